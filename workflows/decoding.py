@@ -65,7 +65,7 @@ class _Inbound(WorkflowInboundInterceptor):
             try:
                 input.args = fitted(handler, list(input.args))
             except Unfit as error:
-                workflow.logger.warning("signal %s was let fall: %s", input.signal, error)
+                workflow.logger.warning("signal %s was dropped: %s", input.signal, error)
                 of = handler.args[0] if isinstance(handler, partial) and handler.args else None
                 unfit = getattr(of, UNFIT, None)
                 if unfit is not None:

@@ -202,7 +202,7 @@ class WorkloadWorkflow:
                 if refused is not None:
                     return landed(state, refused, now)
             if not isinstance(error, asyncio.CancelledError) and not isinstance(cause, CancelledError):
-                workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
+                workflow.logger.warning("an operation failed unexpectedly and is begun again", exc_info=error)
             return landed(state, events.OperationInterrupted(), now)
         return landed(state, result, now)
 

@@ -64,7 +64,7 @@ def problem(name: str, node: Mapping[str, Any] | None, machine: str, owners: Own
 
 def _absent(said: str, machine: str, is_there: bool, sharing: Collection[str]) -> str:
     if not key_of(machine):
-        return f"its machine says no UUID ({machine or 'none'})"
+        return f"its machine reports no UUID ({machine or 'none'})"
     if is_there and not key_of(said):
         return f"the node says no systemUUID ({said or 'none'})"
     if sharing:

@@ -244,7 +244,7 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
     found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
     what = f"{sent['kind']} {given.target.namespace}/{metadata['name']}"
     if found is None:
-        raise Refusal("AlreadyExists", f"{what} was there, and went while it was looked at")
+        raise Refusal("AlreadyExists", f"{what} existed, but was deleted before it could be read")
     there = mapping(found["metadata"])
     if "deletionTimestamp" in there:
         finalizers = ", ".join(there.get("finalizers") or ()) or "none"
@@ -259,7 +259,9 @@ async def _recognize(site: Site, given: MakeInput, sent: Object, *, adopts: bool
             raise Outdated(f"{what} of an earlier launch came late")
         if is_made_alike(found, sent):
             return found
-        raise Refusal("AlreadyExists", f"{what} is this attempt's, and was sent as something else before", final=True)
+        raise Refusal(
+            "AlreadyExists", f"{what} is this attempt's, but was created with a different spec before", final=True
+        )
     for owner in owners:
         if owner.get("kind") == names.ATTEMPT_KIND and owner.get("apiVersion") == names.API_VERSION:
             await _wait_for_collector(site, given, owner, what)

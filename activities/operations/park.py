@@ -55,7 +55,7 @@ _TOLD = 16
 """How many of the objects waited for are named."""
 _REFUSALS = 4
 """How many pods that may not be deleted are named ahead of them."""
-GONE = "what owns it is gone or being deleted"
+GONE = "the attempt's owner is gone or being deleted"
 
 
 class _Refused(Exception):

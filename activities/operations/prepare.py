@@ -121,7 +121,7 @@ async def _resource(site: Site, given: PrepareInput) -> Object:
             raise conflict(f"{what} of uid {target.workload_uid} is not there any more")
         if not is_marked(target.workload_uid, found):
             if "deletionTimestamp" in found["metadata"]:
-                raise conflict(f"{what} is being deleted, and its finalizer was taken off")
+                raise conflict(f"{what} is being deleted, and its finalizer was removed")
             try:
                 found = await site.kube.patch(
                     *key,

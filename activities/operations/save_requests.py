@@ -251,7 +251,7 @@ def read_body(text: bytes, number: int) -> Answer:
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
-        return _not_understood("its answer is no JSON")
+        return _not_understood("its answer is not valid JSON")
     told = mapping(answer)
     if not told.get("state"):
         return _not_understood("its answer has no state")

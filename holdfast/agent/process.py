@@ -156,7 +156,7 @@ class Agent:
         if isinstance(event, Gone) and event.failure:
             _log.error("%s", event.failure.error)
         if isinstance(event, Stuck) and after.stuck:
-            _log.error("workers are still there after KILL: nobody can tell what they do")
+            _log.error("workers survived KILL: their state is not known")
         if isinstance(event, Told) and event.directive != before.directive:
             told = event.directive
             _log.info("told to %s%s", told.kind.value.lower(), f": {told.why}" if told.why else "")

@@ -60,12 +60,12 @@ async def place_of(client: Client, place: Place, workload: WorkflowExecutionDesc
         return str(error)
     mine = next((one for one in told.lines if one.uid == memo.get(names.MEMO_UID)), None)
     if mine is not None and mine.admitted:
-        return f"{queue}: it was let in, and is about to be told"
+        return f"{queue}: it was admitted; it has not received that yet"
     if mine is None:
         listed = sum(not one.admitted for one in told.lines)
         if listed < told.waiting:
             return f"{queue}: it is not among the first {listed} of {told.waiting} that wait"
-        return f"{queue}: it is not among the {told.waiting} that wait: the queue has not heard of it yet"
+        return f"{queue}: it is not among the {told.waiting} that wait: the queue has not received it yet"
     return f"{queue}: place {mine.position} of {told.waiting}: {mine.why}"
 
 

@@ -161,12 +161,12 @@ def _delete(world: World, what: Delete, component: str | None) -> str:
         for pod in chosen:
             world.delete_pod(pod)
         world.sync()
-        return f"{_names(chosen)} deleted by another hand" if chosen else f"{what.component} has no pods to delete"
+        return f"{_names(chosen)} deleted by another client" if chosen else f"{what.component} has no pods to delete"
     thing = _newest(world, component)
     if thing is None:
         return f"{what.component} is not there to be deleted"
     world.delete(thing)
-    return f"{thing.title} deleted by another hand"
+    return f"{thing.title} deleted by another client"
 
 
 def _scale(world: World, what: Scale, component: str | None) -> str:
@@ -195,7 +195,7 @@ def _component_failed(world: World, what: ComponentFailed, component: str | None
     rule = thing.component.status
     kinds = [*rule.failed, *map(str, rule.failed_when)]
     if not kinds:
-        return f"{thing.title} has no word for its own failure, so nothing is seen"
+        return f"{thing.title} has no failure condition, so its failure is not visible"
     thing.giving_up = verdict = TrueCondition(kinds[0], what.reason, what.message, world.clock.now)
     for pod in [one for one in world.pods_of(thing) if one.active]:
         world.delete_pod(pod)

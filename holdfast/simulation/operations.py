@@ -316,7 +316,7 @@ class Activity:
         """Resume what was suspended in place."""
         owner = self._world.owners.get(self._number)
         if owner is None or owner.deleting is not None:
-            return Unparked(done=False, refused="what owns it is gone or being deleted")
+            return Unparked(done=False, refused="the attempt's owner is gone or being deleted")
         self._world.resume(self._number, self._resuming)
         return Unparked(done=True)
 

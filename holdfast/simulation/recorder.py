@@ -67,7 +67,7 @@ class Recorder:
             self._replacements += cause.reason is Reason.REPLACING
             self._write(EntryKind.DECISION, phase, cause.message, cause.reason, attempt=cause.attempt)
         if before.unhealthy is not None and after.unhealthy is None and not causes and after.phase is before.phase:
-            text = f"well again, and left undisturbed: {before.unhealthy.failure.sentence()}"
+            text = f"healthy again; no restart: {before.unhealthy.failure.sentence()}"
             self._write(EntryKind.DECISION, phase, text, Reason.HEALED)
         if after.phase is not phase or begins:
             self._write(EntryKind.DECISION, after.phase, after.message or after.reason.value, after.reason)

@@ -51,4 +51,4 @@ def passed_over(state: State, event: Event) -> str:
     if not isinstance(event, RequeueAsked) or event.request.expected_requeue_count == state.requeues:
         return ""
     expected = event.request.expected_requeue_count
-    return f"requeue is passed over: it expects {expected} requeues so far, and there were {state.requeues}"
+    return f"requeue is ignored: it expects {expected} requeues so far, and there were {state.requeues}"

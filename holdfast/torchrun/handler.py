@@ -275,7 +275,9 @@ class Handler:
                     self._member.wait_until_heard(LAST_WORD_LIMIT)
                 self._member.say(Report(State.STOPPED, report.round))
             if not self._member.wait_until_heard(LAST_WORD_LIMIT):
-                _log.warning("nobody has heard the last word of this member: %s", report.state.value)
+                _log.warning(
+                    "the rendezvous did not acknowledge the final state of this member: %s", report.state.value
+                )
         self._member.close()
 
 

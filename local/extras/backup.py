@@ -106,7 +106,7 @@ def restore_snapshot(runner: Runner, planned: dict[str, Part], etcdutl: Path, so
     argv += ["--bump-revision", str(raised_by), "--mark-compacted"] if raised_by else []
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise StackError(f"{source} cannot be put back", "take a snapshot anew", done.stderr[-2000:])
+        raise StackError(f"{source} cannot be restored", "take a new snapshot", done.stderr[-2000:])
     _replace(runner, planned, "etcd", lambda: fresh.replace(runner.layout.data("etcd")))
 
 

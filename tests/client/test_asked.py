@@ -26,11 +26,11 @@ OTHER = LINE.model_copy(update={"uid": "another", "position": 1})
     [
         ((OTHER, LINE), 4, "gpus: place 3 of 4: 2 more GPUs are needed"),
         ((OTHER,), 900, "gpus: it is not among the first 1 of 900 that wait"),
-        ((OTHER,), 1, "gpus: it is not among the 1 that wait: the queue has not heard of it yet"),
+        ((OTHER,), 1, "gpus: it is not among the 1 that wait: the queue has not received it yet"),
         (
             (LINE.model_copy(update={"admitted": True, "position": 0}),),
             0,
-            "gpus: it was let in, and is about to be told",
+            "gpus: it was admitted; it has not received that yet",
         ),
     ],
     ids=["waits", "further back", "not heard of", "let in"],

@@ -67,7 +67,7 @@ async def test_D46_the_workflow_itself_refuses_what_comes_too_late(
         assert status.phase is Phase.RUNNING
         said = [cause.message for cause in status.causes if cause.reason is Reason.SIGNAL_NOT_UNDERSTOOD]
         assert said == [
-            f"signal {name} was let fall: it is meant for the workload of uid {OLD}, and this is {run.uid}"
+            f"signal {name} was dropped: it is meant for the workload of uid {OLD}, and this is {run.uid}"
             for name in ("cancel", "preempt")
         ]
         await run.cancel(wait=True)

@@ -115,6 +115,6 @@ def test_what_cannot_be_copied_or_put_back_is_said(stack: Stack, tmp_path: Path)
     with pytest.raises(StackError, match="exists already"):
         stack.take_snapshot(tmp_path)
     (tmp_path / "no-snapshot").write_text("something else")
-    with pytest.raises(StackError, match="cannot be put back"):
+    with pytest.raises(StackError, match="cannot be restored"):
         stack.restore_snapshot(tmp_path / "no-snapshot")
     assert all(part.healthy for part in stack.status())

@@ -65,7 +65,7 @@ def test_each_further_failure_is_another_copys():
 def test_one_copy_that_is_deleted_restarts_the_component_alone():
     rule = {"name": "alone", "match": {"components": ["workers"]}, "action": {"unit": "Component", "grace": False}}
     told = play(workload(rule), "[{at: 1m, delete: {component: workers}}]")
-    assert any("Job workers-0 deleted by another hand" in text for _, text in said(told))
+    assert any("Job workers-0 deleted by another client" in text for _, text in said(told))
     assert any("Job workers-0 is gone" in text for _, text in said(told))
     assert told.summary.attempts == 1
 

@@ -66,11 +66,11 @@ async def test_no_signal_or_update_that_cannot_be_read_stops_a_workload(suspende
     status = await suspended.query(names.QUERY_STATUS, result_type=Status)
     assert status.phase is Phase.SUSPENDED
     told = [cause.message for cause in status.causes if cause.reason is Reason.SIGNAL_NOT_UNDERSTOOD]
-    assert "signal observe was let fall: 0 values were given: expected observation" in told
-    assert "signal preempt was let fall: reason: Input should be a valid string" in told
-    assert "signal suspend was let fall: 3 values were given: expected reason, uid" in told
+    assert "signal observe was dropped: 0 values were given: expected observation" in told
+    assert "signal preempt was dropped: reason: Input should be a valid string" in told
+    assert "signal suspend was dropped: 3 values were given: expected reason, uid" in told
     uid = (await suspended.describe()).run_id  # It was submitted without one.
-    assert f"signal suspend was let fall: it is meant for the workload of uid y, and this is {uid}" in told
+    assert f"signal suspend was dropped: it is meant for the workload of uid y, and this is {uid}" in told
     assert count > 60
     await suspended.signal(names.SIGNAL_CANCEL, "enough")
 

@@ -238,7 +238,7 @@ async def check_stopped(ground: Ground, say: Say) -> None:
         again = [one.identity for one, before in zip(found, first, strict=True) if one.last not in (None, before)]
         if again:
             raise HoldfastError(
-                f"a worker is running ({again[0]}), and would make anew what is taken off: stop all workers (in the "
+                f"a worker is running ({again[0]}), and would create again what is removed: stop all workers (in the "
                 f"cluster: kubectl --namespace {names.WORKER_NAMESPACE} scale deployment --all --replicas=0), and run "
                 "this again"
             )

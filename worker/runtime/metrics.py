@@ -62,7 +62,7 @@ class Metrics:
             registry=registry,
         )
         self.coalesced = Counter(
-            "holdfast_watch_coalesced", "Changes that were told by the signal of another change.", registry=registry
+            "holdfast_watch_coalesced", "Changes that the signal of another change carried.", registry=registry
         )
         self.blind = Counter(
             "holdfast_watch_blind_seconds", "Time in which the watch could not see the cluster.", registry=registry
@@ -106,7 +106,10 @@ class Metrics:
             registry=registry,
         )
         self.gang_updates = Counter(
-            "holdfast_gang_updates", "Batches of news told to a rendezvous, by result.", ["result"], registry=registry
+            "holdfast_gang_updates",
+            "Batches of updates sent to a rendezvous, by result.",
+            ["result"],
+            registry=registry,
         )
         self.gang_exchanges = Counter(
             "holdfast_gang_exchanges", "Announcements of agents, by status.", ["status"], registry=registry

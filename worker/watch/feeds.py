@@ -325,7 +325,7 @@ class Feeds:
             self._metrics.unwatchable.labels(resource).set(0)  # A cluster need not have it.
         elif feed.unseen and kind in RESOURCES:
             Log.warning(
-                "custom resources cannot be watched: what they ask for is not heard",
+                "custom resources cannot be watched: their requests are not processed",
                 kind=resource,
                 why=feed.message,
             )

@@ -408,7 +408,7 @@ class FrontDoor:
         metadata = mapping(fresh[0]["metadata"])
         left = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
         await self._patch(item, {"metadata": {"finalizers": left}}, version=str(metadata["resourceVersion"]))
-        self._log(item).info("let go: nothing of it is left")
+        self._log(item).info("finalizer removed: all of its objects are gone")
 
     # Comparison: what no event reports.
 

@@ -331,7 +331,7 @@ class _Watching:
             if error.status is RPCStatusCode.NOT_FOUND and not self._attention.is_beginning(send):
                 self._metrics.signals.labels("closed").inc()
                 self._attention.closed(send)
-                log.info("its workflow has ended: nothing more is told of this attempt")
+                log.info("its workflow has ended: no more signals are sent for this attempt")
                 return
             self._lost(send, log, f"{error.status.name}: {error.message}")
             return

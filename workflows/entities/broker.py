@@ -91,7 +91,7 @@ class CheckpointBroker(Entity):
                 within=_WEIGH_TIMEOUT,
                 in_all=_CYCLE_TIMEOUT,
                 heartbeat=_HEARTBEAT,
-                summary="who runs, and how much of each is unsaved",
+                summary="listing running workloads and their unsaved work",
             )
         except ActivityError:
             return  # The next cycle weighs them.

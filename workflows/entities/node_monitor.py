@@ -169,7 +169,7 @@ class NodeMonitor(Entity):
             try:
                 result = operation.result()
             except (ActivityError, asyncio.CancelledError) as error:
-                workflow.logger.warning("an operation ended by itself and is begun again", exc_info=error)
+                workflow.logger.warning("an operation failed unexpectedly and is begun again", exc_info=error)
                 return
             begun = self._begun or now
             if isinstance(result, LookedNodes):

@@ -134,7 +134,7 @@ class Provisioner(Entity):
                 Enlisted,
                 queue=names.queue_cluster(self._state.cluster),
                 within=_ENLIST_TIMEOUT,
-                summary=f"whom to ask for this: {_words(request)}",
+                summary=f"finding the provisioning service for {_words(request)}",
             )
             self._state = policy.enlisted(
                 self._state, request.number, found.uid, found.service, found.refused, self._clock.now()

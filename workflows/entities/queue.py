@@ -152,7 +152,7 @@ class QueueWorkflow(Entity):
             queue=names.queue_cluster(queue.cluster),
             within=_LOOK_TIMEOUT,
             heartbeat=_LOOK_HEARTBEAT,
-            summary="who is there of those that it knows, and of those that it does not",
+            summary="checking which workloads of the queue still exist",
         )
 
     def _show(self, state: QueueState) -> None:

@@ -231,7 +231,7 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
     ]
     if not cluster:
         remedy = "set HOLDFAST_CLUSTER, or give --cluster"
-        checks.append(Check("worker: cluster", False, "which cluster is not said", remedy))
+        checks.append(Check("worker: cluster", False, "no cluster is given", remedy))
         return checks
     return checks + await _admission(client, cluster)
 

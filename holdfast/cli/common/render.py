@@ -13,7 +13,7 @@ from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, for
 from holdfast.policy.sides.staging import size_of
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "unverified: who asked for it is known where kubectl did (docs/how-to/appwrappers.md)"
+_UNVERIFIED: Final = "unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)"
 _NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
 
 

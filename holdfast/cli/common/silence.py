@@ -21,9 +21,9 @@ AGAIN: Final = 20.0
 """Seconds between two queries to a worker while a command waits."""
 ASKED: Final = "what was asked for is recorded, and is carried out once a worker answers"
 BEGUN: Final = "what was submitted is recorded, and begins once a worker answers"
-ONLY_BY_A_WORKER: Final = "nothing is recorded until a worker answers: to break this command off changes nothing"
+ONLY_BY_A_WORKER: Final = "nothing is recorded until a worker answers: interrupting this command changes nothing"
 READ: Final = (
-    "this is what was last recorded; pods run on meanwhile, and what becomes of them is acted on once a worker answers"
+    "this is what was last recorded; pods run on, and Holdfast acts on what happens to them once a worker answers"
 )
 
 

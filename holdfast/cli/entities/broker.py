@@ -94,4 +94,4 @@ def stop(
             await holdfast.broker().cancel(reason)
 
     asyncio.run(go())
-    typer.echo("the broker asks nobody any more; what saves its state now goes on")
+    typer.echo("the broker requests no more checkpoints; those under way go on")

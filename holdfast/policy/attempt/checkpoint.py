@@ -249,7 +249,7 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
         return state
     if _extends(spec, state, request, answers):
         state = edit(state, checkpoint=edit(request, extended_at=now, answers=None))
-        text = f"checkpoint {request.number}: {said}, and {answers.working} are at it: they get their extension"
+        text = f"checkpoint {request.number}: {said}, and {answers.working} are at it: their deadline is extended"
         return cause(state, Reason.CHECKPOINT_EXTENDED, text, now)
     return _end(state, request, some, f"{said} in time{left}", now)
 

@@ -245,7 +245,7 @@ def _orphaned(attempt: Attempt, seen: Observation) -> Failure:
         scope=Scope.WORKLOAD,
         reason=Reason.MISSING_COMPONENT,
         time=seen.at,
-        message=f"the object that owns attempt {attempt.number} was deleted by another hand",
+        message=f"the object that owns attempt {attempt.number} was deleted by another client",
         attempt=attempt.number,
     )
 

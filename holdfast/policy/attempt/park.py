@@ -11,7 +11,7 @@ from holdfast.policy.attempt.requeue import kept_out
 from holdfast.policy.values.decision import Decision, Ignore, Look, Suspend, Unpark
 from holdfast.policy.values.edit import edit
 
-ORPHANED = "the object that owns it was deleted by another hand: nothing of it can be resumed in place"
+ORPHANED = "the object that owns it was deleted by another client: nothing of it can be resumed in place"
 AWAKE = "pods of it have come although it is suspended: suspending it again"
 
 
@@ -57,7 +57,7 @@ def parked(spec: Workload, state: State) -> Decision:
         return Suspend(state.intent.suspend_reason, f"it cannot be suspended in place: {why}")
     if seen is not None and is_orphaned(seen):
         if state.looked_at is None:
-            return Look("what owns it seems to have been deleted: looking for itself")
+            return Look("what owns it seems to have been deleted: checking the cluster directly")
         return Suspend(state.intent.suspend_reason, f"attempt {attempt.number}: {ORPHANED}")
     if not state.intent.suspend:
         waits = kept_out(state)
@@ -69,10 +69,10 @@ def parked(spec: Workload, state: State) -> Decision:
     if attempt.parking is Parking.PARKED:
         if seen is not None and seen.occupies:
             if state.looked_at is None:
-                return Look("pods seem to have come although it is suspended: looking for itself")
+                return Look("pods seem to have come although it is suspended: checking the cluster directly")
             return Suspend(state.intent.suspend_reason, AWAKE, in_place=True)
         if state.in_doubt:
-            return Look("a snapshot came that may be old or new: looking for itself")
+            return Look("a snapshot came that may be old or new: checking the cluster directly")
     return Ignore("it is suspended")
 
 

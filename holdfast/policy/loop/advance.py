@@ -340,7 +340,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
     if isinstance(decision, Hold) and not running.interrupted and running.kind is not OperationKind.REPORT:
         return Interrupt(f"breaking off {running.kind.value}: {decision.why}")
     if running.kind is OperationKind.CHECKPOINT and not running.interrupted and asked(state) is None:
-        return Interrupt("breaking off checkpoint: nobody waits for it any more")
+        return Interrupt("interrupting checkpoint: it is no longer needed")
     if running.kind is OperationKind.STAGE and not running.interrupted and not isinstance(decision, Fetch):
         return Interrupt("breaking off stage: nobody waits for it any more")
     match wanted:

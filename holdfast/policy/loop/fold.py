@@ -87,7 +87,7 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return requeue_asked(state, request, now)
         case NotUnderstood(signal, why):
             state = edit(state, dropped=state.dropped + 1)
-            return cause(state, Reason.SIGNAL_NOT_UNDERSTOOD, shortened(f"signal {signal} was let fall: {why}"), now)
+            return cause(state, Reason.SIGNAL_NOT_UNDERSTOOD, shortened(f"signal {signal} was dropped: {why}"), now)
         case Observed(observation):
             return observed(state, observation, looked_at=None, now=now)
         case SourceSeen(asked):

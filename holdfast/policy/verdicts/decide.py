@@ -164,7 +164,7 @@ def _absent(spec: Workload, state: State, now: datetime) -> Decision:
     """Decide for a workload that has nothing in the cluster."""
     if state.intent.suspend:
         if state.in_doubt and state.phase is Phase.SUSPENDED:
-            return Look("news came of an attempt that was proven gone: looking for itself")
+            return Look("news came of an attempt that was proven gone: checking the cluster directly")
         return Ignore("it is suspended")
     if state.blocked:
         return Ignore(state.blocked)
@@ -221,14 +221,14 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     patient = state.operation.since + STANDSTILL if state.operation is not None else now
     if doubt and (not making or (attempt.parted if seen is None else now >= patient)):
         if seen is None:
-            return Look("nothing is known yet of what has just been made: looking for itself")
-        return Look("a snapshot came that may be old or new: looking for itself")
+            return Look("nothing is known yet of what has just been made: checking the cluster directly")
+        return Look("a snapshot came that may be old or new: checking the cluster directly")
     idle = at_nothing(spec, state, seen) if state.operation is None and not making else ""
     if idle:
         return Hold(idle)
     waiting = _waiting(spec, state, seen, now)
     if making and doubt and (waiting is None or patient < waiting.until):
-        return Wait(patient, "it is looked at for itself, should some still be made again then")
+        return Wait(patient, "the cluster is checked then, if some are still being made again")
     if making:
         return waiting or Ignore("some of its components are being made again")
     if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):
@@ -298,7 +298,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return Fail(reason, told(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
         # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
-        why = f"it is sensitive, and is not run again without a person's word: {ruling.failure.sentence()}"
+        why = f"it is sensitive, and restarts only when a person says `retry`: {ruling.failure.sentence()}"
         return Hold(f"{why} (rule {ruling.rule})", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)

@@ -184,7 +184,7 @@ async def test_without_its_owner_nothing_is_changed_any_more(copies: Bench, how:
     where = (names.API_VERSION, names.ATTEMPT_KIND, metadata["name"], bench.namespace)
     await bench.admin.delete(*where, uid=metadata["uid"], propagation="Foreground")
     refused = (await bench.park()).refused if how == "park" else (await bench.unpark()).refused
-    assert refused == "what owns it is gone or being deleted"
+    assert refused == "the attempt's owner is gone or being deleted"
 
 
 async def test_a_job_that_another_hand_deleted_meanwhile_is_not_missed_before_it_is_resumed(copies: Bench):

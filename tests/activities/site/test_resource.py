@@ -135,7 +135,7 @@ async def one_that_is_gone(bench: Bench) -> None:
 async def one_that_is_being_deleted_and_was_let_go(bench: Bench) -> None:
     made = await applied(bench)
     await bench.admin.delete(*KIND, bench.target.name, bench.namespace, uid=made["metadata"]["uid"])
-    assert "is being deleted, and its finalizer was taken off" in await refusal(bench, names.ERROR_CONFLICT)
+    assert "is being deleted, and its finalizer was removed" in await refusal(bench, names.ERROR_CONFLICT)
     await changed(bench, {"metadata": {"finalizers": None}})
 
 

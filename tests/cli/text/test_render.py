@@ -79,7 +79,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "by         unverified: who asked for it is known where kubectl did (docs/how-to/appwrappers.md)"
+        "by         unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)"
     )
 
 
@@ -171,7 +171,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (SufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 (3m ago)",
-        "by         unverified: who asked for it is known where kubectl did (docs/how-to/appwrappers.md)",
+        "by         unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)",
         "message    all expected pods run",
         "attempt    1, restarts 0, executions 0",
         "pods       3 of 4 running, 1 pending",

@@ -78,7 +78,7 @@ async def test_D46_a_wish_that_is_overtaken_on_its_way_is_refused_by_the_workflo
     old = "00000000-0000-4000-8000-000000000000"
     await run.handle.signal(names.SIGNAL_CANCEL, args=["no longer wanted", old])
     causes = (await run.status()).status.causes
-    said = f"signal cancel was let fall: it is meant for the workload of uid {old}, and this is {run.uid}"
+    said = f"signal cancel was dropped: it is meant for the workload of uid {old}, and this is {run.uid}"
     assert [cause.message for cause in causes if "cancel" in cause.message] == [said]
     life = await run.history()
     assert life.exact, "what is read from its record refuses the same"

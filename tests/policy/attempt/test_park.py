@@ -359,7 +359,7 @@ def test_the_loss_of_its_owner_while_suspended_is_confirmed_and_then_all_of_it_i
     one.settle()
     assert (one.kinds()[-1], one.waits_for) == (
         "observe",
-        "what owns it seems to have been deleted: looking for itself",
+        "what owns it seems to have been deleted: checking the cluster directly",
     )
     seen = one.look(live=True, **gone)
     one.hold.clear()

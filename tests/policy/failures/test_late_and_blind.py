@@ -147,7 +147,7 @@ def test_an_owner_deleted_by_another_hand_takes_all_with_it():
                 scope=Scope.WORKLOAD,
                 reason=Reason.MISSING_COMPONENT,
                 time=one.now,
-                message="the object that owns attempt 1 was deleted by another hand",
+                message="the object that owns attempt 1 was deleted by another client",
                 attempt=1,
             )
         ]

@@ -119,7 +119,7 @@ def test_the_next_attempt_begins_with_nothing_known_of_the_last():
 def test_in_doubt_it_is_looked_at_whether_something_is_known_of_it_or_not():
     life = moment("running")
     doubt = edit(life.state, in_doubt=True)
-    known = Look("a snapshot came that may be old or new: looking for itself")
+    known = Look("a snapshot came that may be old or new: checking the cluster directly")
     assert decide(life.spec, doubt, life.now) == known
-    unknown = Look("nothing is known yet of what has just been made: looking for itself")
+    unknown = Look("nothing is known yet of what has just been made: checking the cluster directly")
     assert decide(life.spec, edit(doubt, observation=None), life.now) == unknown
