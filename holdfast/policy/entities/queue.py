@@ -142,10 +142,9 @@ def gone(state: QueueState, order: Order) -> QueueState:
 def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tuple[Order, ...]]:
     """Return the state after a look at the cluster, and orders to the workloads that must report their standing.
 
-    A queue that has just begun knows no workload, but workloads may hold quota from an earlier queue of its name: none
-    is admitted before all of them have reported. The queue looks a second time soon, since the list may have been
-    stale. A waiting workload that is not in the list is asked too: if its workflow is closed, the order cannot be
-    delivered.
+    A new queue knows no workload, but workloads may hold quota from an earlier queue of its name: it admits none before
+    all have reported. It looks a second time soon, since the list may have been stale. A waiting workload that is not
+    in the list is asked too: if its workflow is closed, the order cannot be delivered.
     """
     for uid in given.gone:
         state = forgotten(state, uid)
