@@ -1,1 +1,1 @@
-"""What is asked of a cluster's worker and what it answers: the payloads of every activity."""
+"""The payloads of every activity: the requests to a cluster's worker, and its answers."""

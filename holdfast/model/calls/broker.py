@@ -1,4 +1,4 @@
-"""What the checkpoint broker asks its cluster's worker: signatures and payloads (row L11)."""
+"""The checkpoint broker's requests to its cluster's worker: signatures and payloads (row L11)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from holdfast.model.later import Later
 
 
 class WeighInput(Payload):
-    """Look at all workloads of a cluster that run and can save their state, but those that are known not to be due."""
+    """Look at all running workloads of a cluster that can save their state, except those known not to be due."""
 
     broker: Broker
     later: Later = {}
-    """When workloads are due at the earliest; before that they are only counted."""
+    """The earliest time at which workloads are due; before that they are only counted."""
 
 
 class AskInput(Payload):
-    """Ask a workload to save its state and to run on."""
+    """Ask a workload to save its state and keep running."""
 
     workload: str
     """Its workflow's id."""
@@ -24,9 +24,9 @@ class AskInput(Payload):
 
 
 class AskDone(Payload):
-    """What came of it."""
+    """The result of `AskInput`."""
 
     number: int = 0
-    """Of the request; 0 if the workload takes none now."""
+    """The number of the request; 0 if the workload takes none now."""
     why: str = ""
-    """Why not."""
+    """Why it takes none."""

@@ -49,30 +49,30 @@ from holdfast.model.packed import PackedPayload
 from holdfast.model.spec.selection import Selection
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
-"""How the pods of the workload's gang are made, where it has one."""
+"""How the pods of the workload's gang are made, if it has one."""
 
 
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
-"""The data sets that the workload's pods read, where it has any: of one attempt always the same (row L14)."""
+"""The data sets that the workload's pods read, if any: always the same within one attempt (row L14)."""
 
 
 class PodBounds(Payload):
-    """What the nodes do to a workload's pods by themselves (row L18)."""
+    """The bounds that nodes themselves enforce on a workload's pods (row L18)."""
 
     active_deadline: int | None = None
     """Seconds from a pod's start after which its node ends it; None: never."""
     termination_grace: int | None = None
-    """Seconds between TERM and KILL, for a pod whose template does not say; None: what Kubernetes gives it."""
+    """Seconds between TERM and KILL, for a pod whose template sets none; None: the Kubernetes default."""
 
 
 class PrepareInput(Payload):
-    """Ensure the anchor and this attempt's owner exist, after everything that can refuse has had its say.
+    """Run every check that can refuse the attempt, then ensure that the anchor and the attempt's owner exist.
 
-    In order: the cluster is the one that was meant (`ClusterMismatch`, retried); the namespace is enabled, the service
+    In order: the cluster is the intended one (`ClusterMismatch`, retried); the namespace is enabled, the service
     account and those of the pods opted in, every component's kind is served and namespaced, the account may create and
     delete it (`Refused`, not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of
-    the same name is replaced (`ObjectConflict`, not retried). Where components are given, the API server would create
-    them (`Refused`).
+    the same name is replaced (`ObjectConflict`, not retried). If components are given, a dry run shows that the API
+    server would create them (`Refused`).
     """
 
     target: Target
@@ -81,20 +81,20 @@ class PrepareInput(Payload):
     spec_hash: str
     report: Report
     selection: Annotated[Selection | None, Field(exclude_if=lambda value: value is None)] = None
-    """The rules by which snapshots of the attempt choose the failures that travel."""
+    """The rules by which snapshots of the attempt choose the failures that they carry."""
     waits: bool = False
-    """Whether a missing right, kind or permission of the namespace is waited for instead of refused."""
+    """Whether a missing right, kind or permission of the namespace leads to a wait instead of a refusal."""
     patience: float | None = None
-    """Seconds for which it is waited for (`SubmissionTimeout`, not retried, after that); None: for ever."""
+    """Seconds to wait for it (then `SubmissionTimeout`, not retried); None: for ever."""
     borne: float = 0.0
-    """Seconds for which this submission has borne refusals before this preparation: `patience` is what is left."""
+    """Seconds of refusals that this submission has tolerated before this preparation: `patience` is the rest."""
     hands_over: bool = False
-    """Whether it comes back with `Prepared.broken_off` when it is cancelled, and not as cancelled."""
+    """Whether it returns `Prepared.broken_off` when it is cancelled, and does not end as cancelled."""
     waits_for_kinds: bool = False
-    """Whether a missing kind, with the rights that come with it, is waited for as long; all else is refused."""
+    """Whether it waits as long for a missing kind, with the rights that come with it; all else is refused."""
     components: tuple[Component, ...] = ()
-    """What the API server is asked to create in a dry run, before anything is made (`Refused`, each field named); none:
-    it is not asked."""
+    """The components that the API server checks in a dry run, before anything is made (`Refused`, each field named);
+    none: no dry run."""
     config_hashes: dict[str, str] = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
@@ -103,40 +103,40 @@ class PrepareInput(Payload):
 
 
 class Prepared(Payload):
-    """The owner to create under, and what the operator allows."""
+    """The owner to create objects under, and the operator's limits."""
 
     cluster_uid: str
     owner_uid: str
     anchor_uid: str = ""
     limits: Limits = Limits()
     sequence: int = 0
-    """Of the report that the anchor bears: this workload's reports must go on above it."""
+    """The sequence of the report on the anchor: this workload's reports must continue above it."""
     borne: float = 0.0
-    """Seconds for which it has borne refusals."""
+    """Seconds for which it has tolerated refusals."""
     broken_off: bool = False
-    """Whether it was broken off, at the workflow's wish, before it was done."""
+    """Whether it was broken off, as the workflow asked, before it was done."""
     asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
-    """What the custom resource asks for that stands for the workload; None where an Anchor does."""
+    """The request in the custom resource that stands for the workload; None if an Anchor stands for it."""
     pod_sets: Annotated[dict[str, tuple[PodSet, ...]], Field(exclude_if=lambda value: not value)] = {}
-    """Of each component, as that resource has them now: what whoever admitted it adds to them is obeyed (row F4)."""
+    """The pod sets of each component, as that resource has them now: additions of its admitter are applied (row F4)."""
 
 
 class RehearseInput(Payload):
-    """Ask whether some components could be made anew as they are to be from now on; nothing is changed by it.
+    """Ask whether some components could be made again in their new form; this changes nothing.
 
-    As `prepare` does before an attempt: what the namespace, the account and the API server's dry run refuse for good
-    comes back as `Rehearsed.refusal`; what may pass, or is waited for, is creation's to bear. An object of ours that is
-    there is in nobody's way, since it goes first. Without an answer of the API server: `ClusterUnreachable`, retried.
+    The checks are those of `prepare`. `Rehearsed.refusal` is a final refusal by the namespace, the account or the dry
+    run; creation handles refusals that may pass or that it waits for. An existing object of ours is no obstacle, since
+    it is deleted first. Without an answer of the API server: `ClusterUnreachable`, retried.
     """
 
     target: Target
     attempt: int
     plan: tuple[PlannedComponent, ...]
-    """Of the whole workload: by it a component's place in the document is told."""
+    """The plan of the whole workload: it gives a component's place in the document."""
     components: tuple[Component, ...]
-    """Those that would be made, in the plan's order."""
+    """The components that would be made, in the plan's order."""
     standing: bool = False
-    """Whether all others are there: then nothing that one of them brings is still to come."""
+    """Whether all other components exist: then nothing that one of them brings is still missing."""
     config_hashes: dict[str, str] = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
@@ -146,190 +146,190 @@ class RehearseInput(Payload):
     nodes_disliked: tuple[str, ...] = ()
     nodes_unmarked: bool = False
     waits: bool = False
-    """Whether a missing right is waited for when they are made, and so is no reason to refuse."""
+    """Whether their creation waits for a missing right, so that it is no reason to refuse."""
 
 
 class Rehearsed(Payload):
-    """What the API server has said of components that are not made yet."""
+    """The API server's answer about components that are not made yet."""
 
     refusal: str = ""
-    """Why it would not make them, each problem with its field's path; empty if it would."""
+    """Why it would refuse them, each problem with its field's path; empty if it would create them."""
 
 
 class MakeInput(Payload):
-    """What it takes to make some components under an attempt's owner, as `run_as`.
+    """The input to make some components under an attempt's owner, as `run_as`.
 
     A transient refusal (quota, webhook, conflict with an object whose owner is dying) is retried inside. A final one
-    (invalid, forbidden, a foreign object of the same name, something that is not permitted any more) comes back as a
-    failure, never as an exception.
+    (invalid, forbidden, a foreign object of the same name, something no longer permitted) is returned as a failure,
+    never raised as an exception.
     """
 
     target: Target
     attempt: int
     owner_uid: str
     components: tuple[Component, ...]
-    """In the order in which they are made."""
+    """The components in the order in which they are made."""
     config_hashes: dict[str, str] = {}
-    """By component: what its pods bear as the digest of their configuration."""
+    """By component: the digest of their configuration that its pods carry."""
     launches: dict[str, int] = {}
-    """By component: how often it has been made again within this attempt; 0 where left out."""
+    """By component: how often it has been made again within this attempt; 0 if left out."""
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
     data: _Data = ()
     nodes_excluded: tuple[str, ...] = ()
-    """Nodes on which none of its pods is to run (row A17)."""
+    """Nodes on which none of its pods may run (row A17)."""
     nodes_disliked: tuple[str, ...] = ()
     """Nodes to which any other with room is preferred (row U9)."""
     nodes_unmarked: bool = False
-    """Whether its pods run on nodes without a mark only, by the labels that the worker knows as marks (row D21)."""
+    """Whether its pods run only on unmarked nodes, by the labels that the worker knows as marks (row D21)."""
     waits: bool = False
-    """Whether a missing right is waited for, too."""
+    """Whether it also waits for a missing right."""
     patience: float | None
-    """Seconds for which a transient refusal (quota, webhook) by an API server that answers is borne before it comes
-    back as a failure; None: for ever. Time in which the API server did not answer does not count."""
+    """Seconds for which a transient refusal (quota, webhook) by an API server that answers is tolerated before it is
+    returned as a failure; None: for ever. Time in which the API server did not answer does not count."""
     report: Report
-    """Applied before the first change."""
+    """The status applied before the first change."""
     resume_from: str | None = None
-    """Where its pods find the checkpoint that they go on from, empty for none; None: they make no checkpoints."""
+    """Where its pods find the checkpoint that they resume from, empty for none; None: they make no checkpoints."""
     made: tuple[ObjectRef, ...] = ()
-    """What a creation that was broken off has handed over: this submission's own, and no interruption."""
+    """The objects made by a creation that was broken off: they belong to this submission, and are no interruption."""
     replaces_interrupted: bool = False
-    """Whether a creation that an earlier try left half-made comes back as `Created.interrupted` instead of being
-    filled up: S4. An attempt whose owner is marked submitted is whole, and is left as it is: S3."""
+    """Whether a creation that an earlier try left half-made is returned as `Created.interrupted` instead of completed:
+    S4. An attempt whose owner is marked submitted is complete, and is left as it is: S3."""
 
 
 class CreateInput(MakeInput):
     """Create all components in order, owned by the attempt's owner, then mark the owner submitted (rows S1 to S4).
 
-    Copies of one component come several at a time; a refusal of one names it, and ends the others' creation.
+    Several copies of one component are created at a time; a refusal of one names it, and stops the others' creation.
     """
 
     report_submitted: Report
-    """Applied when all components exist."""
+    """The status applied when all components exist."""
     hands_over: bool = False
-    """Whether it comes back with `Created.broken_off` when it is cancelled, and not as cancelled."""
+    """Whether it returns `Created.broken_off` when it is cancelled, and does not end as cancelled."""
 
 
 class Created(Payload):
-    """All components exist, or why not."""
+    """Whether all components exist, or why not."""
 
     objects: tuple[ObjectRef, ...] = ()
     failure: Failure | None = None
     exhausted: bool = False
-    """Whether the failure is a refusal that may pass, and `patience` was used up by it."""
+    """Whether the failure is a transient refusal that used up `patience`."""
     interrupted: str = ""
-    """Why what is there is to be removed whole and made again."""
+    """Why everything that exists must be removed and made again."""
     borne: float = 0.0
-    """Seconds for which it has borne refusals."""
+    """Seconds for which it has tolerated refusals."""
     broken_off: bool = False
-    """Whether it was broken off, at the workflow's wish, before it was done; `objects` are made."""
+    """Whether it was broken off, as the workflow asked, before it was done; `objects` are made."""
 
 
 class ReplaceInput(MakeInput):
-    """Make some components of a living attempt again, alone (rows S7 to S9).
+    """Make some components of a living attempt again, without the others (rows S7 to S9).
 
     Each is deleted by its uid, in the foreground, proven gone with its pods, and created, whatever the others wait for
-    (row D17). What pods read, by their `config`, goes once they are gone, and comes before them. What is there already
-    with the launch that is asked for is an earlier try's and is kept. Pods that do not end by themselves within `grace`
-    are deleted by force.
+    (row D17). Objects that pods read, by their `config`, are deleted after the pods and created before them. An object
+    that already has the requested launch comes from an earlier try and is kept. Pods that do not end by themselves
+    within `grace` are deleted by force.
     """
 
     grace: float
-    """Seconds that pods have to end by themselves."""
+    """Seconds for pods to end by themselves."""
     graces: dict[str, float] = {}
-    """By component: what is left of it, where an operation that was broken off had begun."""
+    """By component: the rest of its grace, if an operation that was broken off had begun it."""
     parts: bool = False
-    """Whether it comes back once some exist again and the others wait for long (`Replaced.left`), and with what it has
-    made where it is broken off (`Replaced.broken_off`)."""
+    """Whether it returns once some exist again and the others wait for long (`Replaced.left`), and returns what it has
+    made if it is broken off (`Replaced.broken_off`)."""
     report_done: Report
-    """Applied when all exist again."""
+    """The status applied when all exist again."""
 
 
 class Replaced(Payload):
-    """All of them exist again, or those that are not left, or why not."""
+    """Whether the components exist again, except those in `left`, or why not."""
 
     objects: tuple[ObjectRef, ...] = ()
     failure: Failure | None = None
     left: tuple[str, ...] = ()
-    """Components that still wait to go or to come."""
+    """Components that still wait to be deleted or created."""
     borne: float = 0.0
-    """Seconds for which it has borne refusals."""
+    """Seconds for which it has tolerated refusals."""
     broken_off: bool = False
-    """Whether it was broken off, at the workflow's wish, before it was done; `objects` are made."""
+    """Whether it was broken off, as the workflow asked, before it was done; `objects` are made."""
 
 
 class ClearInput(Payload):
-    """Delete what is still active of a workload that has ended, and keep the rest of its attempt (row J12).
+    """Delete the objects of an ended workload that are still active, and keep the rest of its attempt (row J12).
 
     First the attempt's owner is marked as ended: from then on nothing is made under it, and nothing of it is missing.
-    What is neither complete nor failed, by its own word or else by its pods, is then deleted by its uid and version, so
-    that what ends in that moment is kept, and proven gone with its pods. Of copies each is judged by itself. Pods that
-    do not end by themselves within `grace` are deleted by force.
+    Objects that are neither complete nor failed, by their own status or else by their pods, are then deleted by uid and
+    version, so that one that ends in that moment is kept, and proven gone with their pods. Each copy is judged on its
+    own. Pods that do not end by themselves within `grace` are deleted by force.
     """
 
     target: Target
     attempt: int
     owner_uid: str
     plan: tuple[PlannedComponent, ...]
-    """What has been made."""
+    """The components that were made."""
     until: Time | None = None
-    """When it comes back even if it is not done; None: never."""
+    """The time at which it returns even if it is not done; None: never."""
     grace: float
-    """Seconds that pods have to end by themselves."""
+    """Seconds for pods to end by themselves."""
     report: Report
-    """Applied before the first change."""
+    """The status applied before the first change."""
     report_done: Report
-    """Applied when nothing is active any more."""
+    """The status applied when nothing is active any more."""
 
 
 class Cleared(Payload):
-    """Whether nothing of an attempt is active any more, and what is there then."""
+    """Whether nothing of an attempt is active any more, and the objects that exist then."""
 
     done: bool
     seen: Observation | None = None
 
 
 class ParkInput(Payload):
-    """Suspend what is unfinished of an attempt in place, and prove that no pod of it is left (row J14).
+    """Suspend the unfinished components of an attempt in place, and prove that no pod of them is left (row J14).
 
     The attempt's owner and each unfinished Job are marked with the turn: from then on nothing of it is missing. Every
-    change names the uid and the version of what was read. Pods that do not end by themselves within `grace` are deleted
-    by force.
+    change names the uid and version of the object as read. Pods that do not end by themselves within `grace` are
+    deleted by force.
     """
 
     target: Target
     attempt: int
     owner_uid: str
     plan: tuple[PlannedComponent, ...]
-    """What has been made; what of it brings pods is suspended."""
+    """The components that were made; those that bring pods are suspended."""
     turn: int
-    """How often the attempt was suspended in place or resumed, this time included: odd."""
+    """How often the attempt was suspended in place or resumed, including this time: odd."""
     grace: float
-    """Seconds that pods have to end by themselves."""
+    """Seconds for pods to end by themselves."""
     report: Report
-    """Applied before the first change."""
+    """The status applied before the first change."""
     report_done: Report
-    """Applied when no pod is left."""
+    """The status applied when no pod is left."""
 
 
 class Parked(Payload):
-    """Whether an attempt is suspended in place, and what is there then."""
+    """Whether an attempt is suspended in place, and the objects that exist then."""
 
     done: bool
     refused: str = ""
-    """Why the cluster will not have it suspended so: then it is to be deleted."""
+    """Why the cluster refuses the suspension: then the attempt must be deleted."""
     turn: int = 0
-    """The later turn that the attempt has already taken, where that is why it was not done."""
+    """The later turn that the attempt already has, if that is why it was not done."""
     seen: Observation | None = None
 
 
 class UnparkInput(Payload):
     """Resume components of an attempt that was suspended in place (row J14).
 
-    Into each unfinished Job what its pod template has now by way of labels, annotations, node selector, tolerations and
-    scheduling gates is merged. What has ended stays as it is; what is gone is noticed by whoever looks next. Refused
-    where its pods may not run any more (row X4).
+    The current labels, annotations, node selector, tolerations and scheduling gates of its pod template are merged
+    into each unfinished Job. Objects that have ended stay as they are; the next look notices objects that are gone.
+    Refused if its pods may no longer run (row X4).
     """
 
     target: Target
@@ -345,9 +345,9 @@ class UnparkInput(Payload):
     resume_from: str | None = None
     """As in `MakeInput`."""
     report: Report
-    """Applied before the first change."""
+    """The status applied before the first change."""
     report_done: Report
-    """Applied when all of them are resumed."""
+    """The status applied when all of them are resumed."""
 
 
 class Unparked(Payload):
@@ -355,12 +355,12 @@ class Unparked(Payload):
 
     done: bool
     refused: str = ""
-    """Why the cluster will not have them resumed so: then the attempt is made anew."""
+    """Why the cluster refuses to resume them: then a new attempt is made."""
     turn: int = 0
 
 
 class ScaledFrom(Payload):
-    """The size that a living attempt's gang has."""
+    """The current size of a living attempt's gang."""
 
     min: int
     max: int
@@ -368,57 +368,57 @@ class ScaledFrom(Payload):
 
 
 class ScaleInput(Payload):
-    """Give a living attempt's gang another size: its Job as many pods, its rendezvous as many members (row T6).
+    """Resize a living attempt's gang: the pods of its Job, and the members of its rendezvous (row T6).
 
-    Of fewer pods a Job takes those of the highest indexes away. What is gone or has ended is left as it is: whoever
-    looks next notices. May be repeated: the last size that was asked for stands. Growing is refused where its pods may
-    not run any more (row X4).
+    A Job that shrinks removes the pods of the highest indexes. Objects that are gone or have ended are left as they
+    are: the next look notices them. The call may be repeated: the last requested size stands. Growing is refused if its
+    pods may no longer run (row X4).
     """
 
     target: Target
     attempt: int
     owner_uid: str
     plan: tuple[PlannedComponent, ...]
-    """Of the whole workload, with the pods that are expected from now on."""
+    """The plan of the whole workload, with the pods that are expected from now on."""
     component: str
-    """Whose pods the members are."""
+    """The component whose pods are the members."""
     min: int
     max: int
     pods: int
-    """How many there are to be, spares included."""
+    """The wanted number of pods, spares included."""
     was: ScaledFrom | None = None
-    """The size that it has, and keeps if it is refused (row D40)."""
+    """The current size, which the gang keeps if the resize is refused (row D40)."""
     again: bool = False
-    """Whether an earlier resize of this attempt was broken off: what that changed is put back on a refusal."""
+    """Whether an earlier resize of this attempt was broken off: a refusal then undoes its changes."""
 
 
 class Scaled(Payload):
-    """Whether an attempt's gang has another size."""
+    """Whether an attempt's gang was resized."""
 
     done: bool
     refused: str = ""
-    """Why the cluster will not have it so; it keeps the size it has."""
+    """Why the cluster refuses the resize; the gang keeps its size."""
 
 
 class CheckpointInput(Payload):
     """Ask the running pods of an attempt to save their state, and follow their answers (row L32).
 
-    Only pods of the attempt, by uid, attempt and component, are asked. With the protocol `annotation` each gets the
-    request by one patch, by its uid and the version that was read, which takes an earlier answer away; with `http` each
-    is sent the request again and again, by a POST to its own address alone, until it has saved or says that it cannot.
-    It comes back once nothing is waited for any more, or at `until`, having looked at the pods once more after that.
+    Only pods of the attempt, by uid, attempt and component, are asked. With the protocol `annotation` each pod gets the
+    request in one patch, by its uid and the version that was read; the patch removes an earlier answer. With `http`
+    each pod gets the request repeatedly, by a POST only to its own address, until it has saved or reports that it
+    cannot. The activity returns once it waits for no pod any more, or at `until`, after one more look at the pods.
     """
 
     target: Target
     attempt: int
     checkpoint: Checkpoint
     components: tuple[str, ...]
-    """Whose pods are asked."""
+    """The components whose pods are asked."""
     number: int
-    """The request's, by which pods tell it from the one before."""
+    """The number of the request, by which pods distinguish it from the one before."""
     reason: str
     running: int
-    """How many pods ran when it was decided: those that are missing since have not saved."""
+    """How many pods ran when it was decided: pods missing since then have not saved."""
     finished: int = 0
     """How many had succeeded by then."""
     until: Time
@@ -426,14 +426,14 @@ class CheckpointInput(Payload):
 
 
 class Checkpointed(Payload):
-    """How the pods that were asked stand."""
+    """The answers of the pods that were asked."""
 
     answers: Answers
     blind: tuple[Interval, ...] = ()
 
 
 class ObserveInput(Payload):
-    """Look at one attempt live, by quorum reads. While the API server does not answer, it goes on trying."""
+    """Observe one attempt live, by quorum reads. While the API server does not answer, it keeps trying."""
 
     target: Target
     attempt: int
@@ -441,9 +441,9 @@ class ObserveInput(Payload):
     plan: tuple[PlannedComponent, ...]
     report: Report
     leases: bool = False
-    """Whether to ask when the nodes of its living pods were last heard of."""
+    """Whether to read when the nodes of its living pods last renewed their leases."""
     decides: bool = False
-    """Whether a failure that it confirms is acted on at once: its report may then be left to what follows."""
+    """Whether a failure that it confirms is acted on at once: then the next operation may carry its report."""
 
 
 class RemoveInput(Payload):
@@ -461,88 +461,88 @@ class RemoveInput(Payload):
     objects: tuple[ObjectRef, ...] = ()
     until: Time
     grace: float = 0.0
-    """Seconds that pods have at least to end by themselves, from the deletion's begin and without time in which the API
-    server did not answer: a graceful removal that begins late goes on past `until` for as long."""
+    """The least seconds for pods to end by themselves, from the begin of the deletion and without time in which the API
+    server did not answer: a graceful removal that begins late continues past `until` for this long."""
     report: Report
-    """Applied before the deletion."""
+    """The status applied before the deletion."""
     report_gone: Report
-    """Applied when all is proven gone."""
+    """The status applied when all is proven gone."""
     everything: bool = False
-    """Remove every attempt of this workload that is found. Otherwise a higher one than `attempt` is another memory's,
-    which nothing here knows of: then nothing is deleted (`ForeignAttempt`, not retried)."""
+    """Whether to remove every attempt of this workload that is found. Otherwise a higher one than `attempt` belongs to
+    another memory, unknown here: then nothing is deleted (`ForeignAttempt`, not retried)."""
     strip_finalizers: bool = False
-    """Whether a forced removal takes foreign finalizers off what is being deleted and does not go (row U2). Never off
-    the attempt's owner or the anchor, and never the collector's own."""
+    """Whether a forced removal removes foreign finalizers from objects whose deletion does not complete (row U2). Never
+    from the attempt's owner or the anchor, and never the garbage collector's own."""
     release_anchor: bool = False
-    """Once gone: take our finalizer off the anchor, since the workload's life ends with this removal."""
+    """Once gone: remove our finalizer from the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False
     """Once gone and released: delete the anchor too (the user deleted the workload)."""
     follows: CheckpointInput | None = None
-    """What pods are saving as it begins: what they still answer in their termination grace is told (row L19)."""
+    """The checkpoint under way as it begins: answers of pods within their termination grace are returned (row L19)."""
 
 
 class Removed(Payload):
-    """Whether all is proven gone, and if not, what is left."""
+    """Whether everything is proven gone, and if not, what is left."""
 
     gone: bool
     remnants: tuple[Remnant, ...] = ()
     remnants_total: int = 0
     blind: tuple[Interval, ...] = ()
     answers: Answers | None = None
-    """How the pods stood that were saving, where that was followed."""
+    """The answers of the pods that were saving, if a checkpoint was followed."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
-    """What was there of the claims of its pods once it was gone."""
+    """The claims of its pods that still existed once it was gone."""
 
 
 class Progress(Payload):
-    """What an activity that waits says in its heartbeats, for whoever asks meanwhile what it is waiting for."""
+    """The heartbeat details of a waiting activity, which show a user what it waits for."""
 
     doing: str = ""
     remaining: tuple[str, ...] = ()
     """Sentences, at most 16."""
     remaining_total: int = 0
     blind: tuple[Interval, ...] = ()
-    """When the cluster could not be seen; carried from one try of the activity to the next."""
+    """When the cluster could not be observed; carried from one try of the activity to the next."""
     borne: float = 0.0
-    """Seconds for which transient refusals have been borne so far, over all tries."""
+    """Seconds for which transient refusals have been tolerated so far, over all tries."""
     saved: Annotated[dict[str, str], Field(exclude_if=lambda value: not value)] = {}
-    """Where pods have saved their state whose removal is followed, by uid (row L19)."""
+    """Where pods being removed have saved their state, by uid (row L19)."""
 
 
 class ProbeInput(Payload):
     """Ask the running pods of an attempt, round after round, whether they still serve (row L28).
 
-    Only pods of the workload's namespace, workload and attempt are asked, at their own addresses. What the API server
-    does not tell, or this worker cannot do, counts neither for nor against a pod. It ends with a failure, or when it is
-    cancelled, and then hands over what it has counted; counts also survive its worker, in its heartbeats.
+    Only pods of the workload's namespace, workload and attempt are asked, at their own addresses. Facts that the API
+    server does not give, and failures of this worker, count neither for nor against a pod. It ends with a failure, or
+    when it is cancelled, and then returns its counts; counts also survive its worker, in its heartbeats.
     """
 
     target: Target
     attempt: int
     probe: Probe
     failing: dict[str, int] = {}
-    """How often in a row pods have not answered before it began, by uid."""
+    """How often in a row pods did not answer before it began, by uid."""
 
 
 class Probed(Payload):
-    """Which pod has been silent for too long, or how far it was as it was broken off."""
+    """The pod that has been silent for too long, or the counts when it was broken off."""
 
     failure: Failure | None = None
     failing: dict[str, int] = {}
 
 
 class ReportInput(Payload):
-    """Apply a status to the anchor where no other activity would carry it soon."""
+    """Apply a status to the anchor if no other activity would carry it soon."""
 
     target: Target
     report: Report
 
 
 class Reported(Payload):
-    """What became of a status."""
+    """The result of applying a status."""
 
     sequence: int = 0
-    """Of the later status that the anchor bears instead, told before this memory was restored; 0 where ours stands."""
+    """The sequence of a later status on the anchor, reported before this memory was restored; 0 if ours stands."""
 
 
 class WatchInput(Payload):
@@ -557,8 +557,8 @@ class WatchInput(Payload):
 class WatchNodesInput(PackedPayload):
     """Watch the leases and the health of a cluster's nodes until told to stop; signals news to their monitor, batched.
 
-    Never a heartbeat of a node, only what changes: silence, a voice again, broken hardware. Each try asks the monitor
-    first what it knows. An earlier release told it here, packed.
+    It signals changes, never heartbeats: silence, renewal after silence, broken hardware. Each try first asks the
+    monitor what it knows. An earlier release sent that here, packed.
     """
 
     cluster: str
@@ -567,7 +567,7 @@ class WatchNodesInput(PackedPayload):
 
 
 class LookNodesInput(Payload):
-    """Look at some nodes and their leases live, by quorum reads. While the API server does not answer, it goes on."""
+    """Read some nodes and their leases live, by quorum reads. While the API server does not answer, it keeps trying."""
 
     cluster: str
     cluster_uid: str
@@ -575,17 +575,17 @@ class LookNodesInput(Payload):
 
 
 class LookedNodes(Payload):
-    """What was found of them."""
+    """The nodes as found."""
 
     nodes: tuple[NodeSight, ...]
     blind: tuple[Interval, ...] = ()
 
 
 class MarkNodesInput(Payload):
-    """Say on some nodes' objects how they stand, keep new pods off those that are Down, or take both back (row L5).
+    """Write the state of some nodes on their objects, keep new pods off nodes that are Down, or undo both (row L5).
 
-    A node that holds no pod of this installation and bears no mark of it is left as it is. Every change names the uid
-    and the version of what was read.
+    A node without a pod or a mark of this installation is left as it is. Every change names the uid and the version of
+    the object as read.
     """
 
     cluster: str
@@ -594,7 +594,7 @@ class MarkNodesInput(Payload):
 
 
 class MarkedNodes(Payload):
-    """What became of it."""
+    """The result for each node."""
 
     nodes: tuple[NodeMarked, ...]
 

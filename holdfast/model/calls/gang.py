@@ -1,24 +1,24 @@
-"""The rendezvous of a gang as its workload, its hub and people meet it: names, payloads, who may say what when.
+"""The interface of a gang's rendezvous to its workload, its hub and people: names, payloads, who may send what when.
 
 `Rendezvous` is a workflow of its own, `rendezvous/<cluster>/<namespace>/<workload>` (decision record 0030).
 
 **How a workload begins it**: by the activity `begin_gang` (queue `holdfast/<cluster>`, a `GangBegin`), once an
 attempt of a workload with a gang is submitted. It signals with start: whether the rendezvous runs already, ran once,
-or never did, it runs afterwards, and knows of that attempt. So it may be repeated, and may come late: a lower
-attempt, or a workload of that name that was submitted earlier, changes nothing. It is no child workflow: its parent
-continues as new and would lose the handle, and a child that exists already is an error where it should be none.
+or never did, it runs afterwards, and knows that attempt. So the signal may be repeated or late: a lower attempt, or a
+workload of that name that was submitted earlier, changes nothing. It is not a child workflow: its parent continues as
+new and would lose the handle, and an existing child would be an error, which it must not be.
 
 **How it ends**: by the signal `end` (a `GangEnd`) from the workload's workflow itself, for which no worker of the
 cluster is needed: `workflow.get_external_workflow_handle(names.rendezvous_id(...)).signal(names.SIGNAL_END,
-GangEnd(...))`. That there is no such workflow is no error. It is sent when an attempt's removal begins, or the
-workload has come to its end, however it did; all members are told to finish, and the rendezvous is over a keep-alive
-later, unless the next attempt begins.
+GangEnd(...))`. It is no error if no such workflow exists. The signal is sent when an attempt's removal begins, or when
+the workload has ended in any way; all members are told to finish, and the rendezvous ends a keep-alive later, unless
+the next attempt begins.
 
-**What the workload is told**: the signal `gang` (a `GangOutcome`), once an attempt: its gang has succeeded, it has
-failed, or a loss is the workload's own to make good. Nothing is said of rounds, and nothing after `end`.
+**What the workload receives**: the signal `gang` (a `GangOutcome`), once per attempt: its gang has succeeded or
+failed, or the workload itself must handle a loss. It receives nothing about rounds, and nothing after `end`.
 
-**Who else may speak**: people, by the updates `resize` (a `GangSize`) and `evict` (a `GangEvict`), which are answered
-in words if they cannot be carried out; and whoever asks the query `status` (a `GangStatus`).
+**Who else may use it**: people, by the updates `resize` (a `GangSize`) and `evict` (a `GangEvict`), which return a
+message if they cannot be carried out; and any client, by the query `status` (a `GangStatus`).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class GangBegin(Payload):
     cluster_uid: str = ""
     namespace: str
     workload: str
-    """Its name."""
+    """The workload's name."""
     workload_uid: str
     workflow_id: str
-    """Whom to tell what the gang came to."""
+    """The workflow that receives the outcome of the gang."""
     submitted_at: Time
-    """When the workload was: of two workloads of one name the later one's gang meets here."""
+    """When the workload was submitted: of two workloads of one name, the later one's gang meets here."""
     attempt: Annotated[int, Field(ge=1)]
     gang: Annotated[Gang, BeforeValidator(_known_of_gang)]
 
@@ -64,7 +64,7 @@ class GangEnd(Payload):
 
     workload_uid: str
     attempt: int
-    """This one and all before it."""
+    """The attempt that ends, with all attempts before it."""
     why: str = ""
 
 
@@ -76,31 +76,31 @@ class GangSize(Payload):
 
 
 class GangEvict(Payload):
-    """A member that is to make room: argument of the update `evict` (row T13)."""
+    """A member that must make room: argument of the update `evict` (row T13)."""
 
     member: str
     why: str = ""
 
 
 class RendezvousMemory(PackedPayload):
-    """What one run of a rendezvous leaves to the next."""
+    """The memory that one run of a rendezvous leaves to the next."""
 
     state: PackedState
     generation: int = 0
     outcome: GangOutcome | None = None
-    """What the workload is still to be told."""
+    """The outcome that is not sent to the workload yet."""
     over: Time | None = None
-    """When the rendezvous is over, its attempt having ended."""
+    """When the rendezvous ends, once its attempt has ended."""
 
 
 class RendezvousInput(GangBegin):
-    """What a rendezvous begins with; whoever starts it leaves the memory out."""
+    """The input of a rendezvous; a client that starts it leaves the memory out."""
 
     memory: RendezvousMemory | None = None
 
 
 class HubInput(Payload):
-    """Serve a gang: endless, with heartbeats; queue `holdfast/<cluster>/gangs`."""
+    """Serve a gang: runs without end, with heartbeats; queue `holdfast/<cluster>/gangs`."""
 
     cluster: str
     cluster_uid: str = ""
@@ -108,37 +108,36 @@ class HubInput(Payload):
     workload: str
     workload_uid: str
     workflow_id: str
-    """The rendezvous' own."""
+    """The workflow id of the rendezvous."""
 
 
 class Attach(Payload):
-    """A hub begins: argument of the update `attach`. What an earlier hub says from now on is refused."""
+    """A hub begins: argument of the update `attach`. Messages of an earlier hub are refused from now on."""
 
     hub: str
-    """What it is called in histories: its worker's identity."""
+    """The hub's name in histories: its worker's identity."""
 
 
 class Attached(PackedPayload):
-    """What a hub needs to begin."""
+    """The data that a hub needs to begin."""
 
     generation: int
-    """To be said with every announcement."""
+    """The number to send with every announcement."""
     workload_uid: str
     gang: Annotated[Gang, BeforeValidator(_known_of_gang)]
     orders: Orders
-    """All that stand."""
+    """All current orders."""
     holders: tuple[Holder, ...]
 
 
 class Announced(Payload):
-    """What is new of a gang, told together: argument of the update `announce`, answered by `Orders`.
+    """The news of a gang, sent together: argument of the update `announce`, answered by `Orders`.
 
-    Refused before it reaches history, as `StaleHub`, where another hub has attached since, or another attempt has
-    begun.
+    Refused before it reaches history, as `StaleHub`, if another hub has attached since, or another attempt has begun.
     """
 
     generation: int
     attempt: int
     seen: int
-    """The revision up to which this hub knows what members are to do."""
+    """The revision up to which this hub knows the orders for members."""
     events: PackedEvents

@@ -1,4 +1,4 @@
-"""The operations of a workload: one table of how each is asked for, what it returns, and how it may be treated."""
+"""The operations of a workload: one table of how each is requested, what it returns, and how it may be handled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 
 Result = Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported
-"""What an operation comes back with: what its activity returns."""
+"""The result of an operation: what its activity returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Row:
     """One kind of operation; its activity has the kind's name."""
 
     result: Any
-    """What its activity returns."""
+    """The type that its activity returns."""
     queue: Callable[[str], str] = names.queue_wait
-    """By cluster: the task queue of short activities, or of those that wait."""
+    """Returns the task queue for a cluster: that of short activities, or of activities that wait."""
     breakable: bool = True
-    """Whether it may be broken off and begun again without a trace, so that a new run can begin."""
+    """Whether it may be broken off and started again without a trace, so that a new run can begin."""
     acts: bool = False
-    """Whether it changes something that runs, or lets it run: of sensitive work that is written down first (L36)."""
+    """Whether it changes something that runs, or lets it run: for sensitive work, it is recorded first (L36)."""
     promise: Cleared | Created | Parked | Removed | Replaced | Unparked | None = None
-    """The good end whose status it brings along, so that it is told without another activity."""
+    """The success whose status it carries along, so that reporting it needs no other activity."""
 
 
 _SHORT: Final = names.queue_cluster

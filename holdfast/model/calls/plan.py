@@ -1,4 +1,4 @@
-"""Whose objects an activity may touch, and what it takes to find and read them."""
+"""The workload whose objects an activity may touch, and the plan to find and read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AnchorKind(Payload):
 
 
 class Target(Payload):
-    """Whose objects an activity may touch, in every activity's input."""
+    """The workload whose objects an activity may touch, in every activity's input."""
 
     cluster: str
     cluster_uid: str = ""
@@ -44,26 +44,26 @@ def _known_of_status(value: Any) -> Any:
 
 
 class PlannedComponent(Payload):
-    """What of a component is needed to find it and read it; its template is not repeated."""
+    """The parts of a component that are needed to find and read it; its template is not repeated."""
 
     name: str
     api_version: str
     kind: str
     object_name: str
-    """Its object's; of copies, what all their names begin with."""
+    """The name of its object; for copies, the prefix of all their names."""
     expected_pods: int = 0
-    """Over all its copies."""
+    """The number of pods over all its copies."""
     status: Annotated[StatusRule, BeforeValidator(_known_of_status)] = StatusRule()
-    """Lenient where `StatusRule` itself is strict: a watch must be able to read the plan a newer release has left."""
+    """Lenient where `StatusRule` itself is strict: a watch must be able to read the plan of a newer release."""
     copies: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
-    """How many objects it stands for, `<object name>-<index>`; None for one under the name itself."""
+    """How many objects it stands for, `<object name>-<index>`; None: one, under the name itself."""
     later: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether it is created after others: until it was seen, it is not missing."""
+    """Whether it is created after others: before it is first seen, it is not missing."""
     awaited: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether it is news at once that it is ready or complete."""
+    """Whether its readiness or completion is reported at once."""
 
     claims: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What the claims of its pods are called, before its object's name and the pod's number (row D25)."""
+    """The name prefixes of its pods' claims, before its object's name and the pod's number (row D25)."""
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class PlannedComponent(Payload):
 
     @property
     def pods_each(self) -> int:
-        """How many pods each of its objects is to have."""
+        """How many pods each of its objects should have."""
         return self.expected_pods // self.copies if self.copies else self.expected_pods
 
     def has(self, name: str) -> bool:
@@ -88,33 +88,33 @@ class GangPods(Payload):
     """How the pods of a workload's gang are made."""
 
     component: str
-    """Whose pods its members are."""
+    """The component whose pods are its members."""
     pods: int
-    """How many there are to be: the most that a round may have, and the spares."""
+    """The wanted number of pods: the most that a round may have, plus the spares."""
 
 
 class DataVolume(Payload):
-    """A data set that pods of a workload read, as it is put into them."""
+    """A data set that pods of a workload read, as it is mounted in them."""
 
     volume: str
     digest: str
     path: str
-    """Where containers find it."""
+    """The path at which containers find it."""
     components: tuple[str, ...]
-    """Whose pods read it."""
+    """The components whose pods read it."""
     source: str = ""
-    """What it was fetched from: that must be granted to the namespace for as long as pods are made (row X4)."""
+    """The source it was fetched from: it must be granted to the namespace for as long as pods are made (row X4)."""
 
 
 def has_copy(base: str, copies: int, name: str) -> bool:
-    """Whether a name is that of one of so many copies."""
+    """Whether a name belongs to one of this many copies."""
     start, _, index = name.rpartition("-")
     known = start == base and index.isdecimal() and int(index) < copies
     return known and names.copy_name(base, int(index)) == name
 
 
 def planned(component: Component, workload_uid: str, attempt: int, *, awaited: bool = False) -> PlannedComponent:
-    """Return what is needed to find a component's object, whose name is the same each time it is asked for."""
+    """Return the plan to find a component's object; its name is the same on every call."""
     return PlannedComponent(
         name=component.name,
         api_version=component.template["apiVersion"],
@@ -138,7 +138,7 @@ def object_name(metadata: dict[str, Any], salt: str) -> str:
 
 
 def copies_ref(component: Component) -> ObjectRef:
-    """Return what is remembered of a component's copies: one reference, however many they are."""
+    """Return the reference that stands for all of a component's copies, however many they are."""
     template = component.template
     return ObjectRef(
         api_version=template["apiVersion"],

@@ -1,4 +1,4 @@
-"""What the provisioner asks its cluster's worker: signatures and payloads (row L15)."""
+"""The provisioner's requests to its cluster's worker: signatures and payloads (row L15)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.model.entities.provisioner import NodeRequest, Progress, Result
 
 
 class EnlistInput(Payload):
-    """Find out whom to ask about a node; put one that is to be wiped into quarantine, before anything else."""
+    """Find the provisioning service of a node; first of all, quarantine a node that is to be wiped."""
 
     cluster: str
     cluster_uid: str
@@ -16,18 +16,18 @@ class EnlistInput(Payload):
 
 
 class Enlisted(Payload):
-    """What came of it."""
+    """The result of `EnlistInput`."""
 
     uid: str = ""
     service: str = ""
     refused: str = ""
-    """Why nothing can be done for it; empty where something can."""
+    """Why nothing can be done for the node; empty if something can."""
 
 
 class ProvisionInput(Payload):
-    """Do what was asked, or a part of it: for a minute or two, so that what takes hours is many of them.
+    """Carry out a request, or a part of it: for a minute or two, so that an action of hours takes many calls.
 
-    Each looks at how the machine is before it changes anything, and goes on from the progress of the one before.
+    Each call reads the machine's state before it changes anything, and continues from the progress of the last one.
     """
 
     cluster: str
@@ -36,7 +36,7 @@ class ProvisionInput(Payload):
 
 
 class Provisioned(Payload):
-    """What it has come to."""
+    """The result of `ProvisionInput`."""
 
     result: Result
     said: str = ""
@@ -44,9 +44,9 @@ class Provisioned(Payload):
     reached: bool = False
     """Whether the service has answered."""
     off_since: Time | None = None
-    """Of a node that is proven, or said, to be off: since when that is known."""
+    """Since when it is known that the node is off, by proof or by a person's statement."""
     renewed: str = ""
-    """Of a fence: the last renewal of the lease in the silence that this try was for."""
+    """For a fence: the last renewal of the lease before the silence that this try was for."""
 
 
 class CheckProvisionerInput(Payload):
@@ -55,4 +55,4 @@ class CheckProvisionerInput(Payload):
     cluster: str
     cluster_uid: str
     node: str = ""
-    """Whose service is asked; empty: the one that the settings name, where that is one."""
+    """The node whose service is asked; empty: the service that the settings name, if they name one."""

@@ -1,4 +1,4 @@
-"""What an admission queue asks its cluster's worker: signature and payloads of the look (row L9)."""
+"""An admission queue's request to its cluster's worker: signature and payloads of the look (row L9)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.model.packed import PackedPayload
 
 
 class QueueHolder(Payload):
-    """A workload that a queue has let in."""
+    """A workload that a queue has admitted."""
 
     workload: str
     """Its workflow's id."""
@@ -15,10 +15,10 @@ class QueueHolder(Payload):
 
 
 class LookQueueInput(PackedPayload):
-    """Look who is there: of the workloads that a queue has let in, and of all that are to be let in by it.
+    """Find out which workloads exist, among those that a queue has admitted and those that wait for its admission.
 
-    A workload whose workflow was terminated by hand never says that it holds nothing any more. It is counted out once
-    its workflow is closed, and neither a pod nor an attempt of it is in the cluster, by quorum reads.
+    A workload whose workflow was terminated by hand never reports that it has released its quota. It is removed once
+    its workflow is closed, and quorum reads show neither a pod nor an attempt of it in the cluster.
     """
 
     cluster: str
@@ -27,11 +27,11 @@ class LookQueueInput(PackedPayload):
 
 
 class SeenQueue(PackedPayload):
-    """What came of it."""
+    """The result of `LookQueueInput`."""
 
     kueue: bool
     """Whether the cluster serves Kueue's queues."""
     workloads: tuple[str, ...]
-    """Ids of the workflows that are open and to be let in by this queue."""
+    """The ids of the open workflows that this queue admits."""
     gone: tuple[str, ...]
-    """Uids of holders of which nothing is left."""
+    """The uids of holders of which nothing is left."""

@@ -1,4 +1,4 @@
-"""What a workload asks of its cluster's worker before an attempt: that its data sets lie ready (row L14)."""
+"""A workload's request to its cluster's worker before an attempt: to make its data sets ready (row L14)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from holdfast.model.spec.mount import DataSet, Mount
 
 
 class StageInput(Payload):
-    """Have data sets lie complete in the cache that nodes share.
+    """Fetch data sets until they are complete in the cache that nodes share.
 
-    May be repeated, and by two at once: what is there is not fetched again. A source that is not granted to the
-    workload's namespace, and a worker that stages nothing, are refused (`Refused`, not retried).
+    It may be repeated, and may run twice at once: existing data is not fetched again. A source that is not granted to
+    the workload's namespace, and a worker that stages nothing, are refused (`Refused`, not retried).
     """
 
     target: Target
     mounts: tuple[Mount, ...]
     versions: dict[str, str] = {}
-    """By mount: the digest that the workload has begun with. What lies complete under it needs no store."""
+    """By mount: the digest with which the workload began. Data that is complete under it needs no store."""
 
 
 class Staged(Payload):
-    """Whether all lies ready, or why not."""
+    """Whether all data sets are ready, or why not."""
 
     sets: tuple[DataSet, ...] = ()
-    """One for each mount, where all lies ready."""
+    """One for each mount, if all are ready."""
     fetched: int = 0
     """Bytes that came from the store."""
     away: str = ""
-    """What cannot be used now, and how: it is tried again later."""
+    """The mount whose source cannot be used now, and the error: it is tried again later."""
     problem: str = ""
-    """What is wrong with a data set: no waiting mends it."""
+    """The fault of a data set; waiting does not fix it."""

@@ -18,23 +18,23 @@ CANDIDATES_MAXIMUM: Final = 100
 
 
 class Broker(EntityDocument):
-    """What an operator says of a cluster's broker."""
+    """The configuration of a cluster's broker."""
 
     workflow: ClassVar = names.BROKER_WORKFLOW
     schema_version: Literal[1] = 1
     cluster: str
     every: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=1))] = timedelta(minutes=1)
-    """How often all that run are weighed: a cycle. As much is lost at most if the broker is lost."""
+    """How often all running workloads are weighed: a cycle. A lost broker loses at most this much."""
     at_once: Annotated[int, Field(ge=1, le=100)] = 2
-    """How many workloads may save at the same time, whoever asked them: what storage bears."""
+    """How many workloads may save at the same time, whoever requested it: the load that storage can take."""
     node_mtbf: Annotated[Duration, Field(ge=timedelta(minutes=1))] = timedelta(days=60)
     """Mean time between failures of one node; a workload of n pods fails n times as often."""
     cost: Annotated[Duration, Field(ge=timedelta(seconds=1))] = timedelta(minutes=2)
-    """What a checkpoint is taken to last where none of this workload was measured yet."""
+    """The assumed duration of a checkpoint if none of this workload was measured yet."""
     least: Annotated[Duration, Field(ge=timedelta(seconds=1))] = timedelta(minutes=10)
     """The shortest time between two checkpoints of a workload."""
     most: Duration = timedelta(hours=6)
-    """The longest."""
+    """The longest time between two checkpoints of a workload."""
 
     @field_validator("cluster")
     @classmethod
@@ -72,28 +72,28 @@ class Candidate(Payload):
     """Its workflow's id."""
     pods: int
     since: Time
-    """From when on its work is not saved."""
+    """The time since which its work is not saved."""
     cost: float | None = None
     """Seconds that its last complete checkpoint took; None: none was measured."""
 
 
 class Weighed(Payload):
-    """What a look at all that run came to."""
+    """The result of a look at all running workloads."""
 
     running: int = 0
     """Workloads that run and can save their state."""
     saving: int = 0
-    """Those that are saving it now, whoever asked them."""
+    """Those that are saving now, whoever requested it."""
     due: int = 0
     """Those whose checkpoint is worth more than it costs."""
     candidates: tuple[Candidate, ...] = ()
-    """Of those, the first `CANDIDATES_MAXIMUM`, in their order."""
+    """The first `CANDIDATES_MAXIMUM` of these, in their order."""
     later: Later = {}
     """When the others' are due, by `key_of` their ids: until then they need not be looked at."""
     unheard: int = 0
     """Those that did not answer."""
     away: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Why the store cannot be used: nobody is asked to save to it meanwhile (row L14)."""
+    """Why the store cannot be used: no workload is asked to save to it meanwhile (row L14)."""
 
 
 class Asked(Payload):
@@ -104,7 +104,7 @@ class Asked(Payload):
 
 
 class BrokerState(Payload):
-    """A broker's memory: what it may lose without losing more than a cycle."""
+    """A broker's memory: losing it costs no more than a cycle."""
 
     broker: Broker
     cycle: int = 0
@@ -112,12 +112,12 @@ class BrokerState(Payload):
     looked_at: Time | None = None
     seen: Weighed = Weighed()
     asked: tuple[Asked, ...] = ()
-    """In the last cycle that asked somebody."""
+    """The workloads asked in the last cycle that asked any."""
     asked_total: int = 0
 
 
 class BrokerStatus(Payload):
-    """How a broker stands, for those who ask."""
+    """The status of a broker, for queries."""
 
     broker: Broker
     message: str

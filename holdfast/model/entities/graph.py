@@ -1,4 +1,4 @@
-"""A graph of workloads that depend on each other, and where each of them stands (row L31)."""
+"""A graph of workloads that depend on each other, and the state of each (row L31)."""
 
 from __future__ import annotations
 
@@ -178,14 +178,14 @@ class Place(Model):
 
 
 class ItemPhase(StrEnum):
-    """How far a workload of a graph is, as its graph has heard."""
+    """The phase of a workload in a graph, as far as its graph knows."""
 
     AWAITED = "Awaited"
-    """Its workflow has not been heard of."""
+    """Its workflow has not sent a message yet."""
     BLOCKED = "Blocked"
     ADMITTED = "Admitted"
     REFUSED = "Refused"
-    """It is told to end, since what it waits for cannot come any more, or since a person said so."""
+    """It is told to end, since its condition can no longer be met, or since a person requested it."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
@@ -197,7 +197,7 @@ class ItemPhase(StrEnum):
 
 
 class Item(Payload):
-    """What a graph knows of one of its workloads."""
+    """A graph's record of one of its workloads."""
 
     phase: ItemPhase = ItemPhase.AWAITED
     uid: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
@@ -208,7 +208,7 @@ class Item(Payload):
 
 
 class GraphOwed(Payload):
-    """What a workload of a graph, or a stranger to it, is still to be told."""
+    """An unsent order for a workload of a graph, or for a stranger to it."""
 
     item: str
     uid: str
@@ -222,34 +222,34 @@ class GraphState(PackedPayload):
 
     items: dict[str, Item]
     cancelled: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Why all that has not ended is to end, once a person has said so."""
+    """Why all workloads that have not ended must end, once a person has requested that."""
     owed: Annotated[tuple[GraphOwed, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What the run before has decided and not told yet."""
+    """The orders that the run before has decided but not sent."""
 
 
 class GraphNews(Payload):
-    """What a workload tells its graph."""
+    """A workload's message to its graph."""
 
     item: str
     workload_uid: str
     outcome: Phase | None = None
-    """None: it is there and waits."""
+    """None: the workload exists and waits."""
     released: bool = False
     """Whether it has ended and holds no quota: no pod of it runs, and none can come."""
 
 
 class GraphOrder(Payload):
-    """What a graph tells a workload of it."""
+    """A graph's message to one of its workloads."""
 
     workload_uid: str
     admit: bool
-    """Whether it may begin; else it is to end."""
+    """Whether the workload may begin; else it must end."""
     reason: Reason = Reason.QUEUED
     why: str
 
 
 class GraphStatus(PackedPayload):
-    """How a graph stands, for those who ask."""
+    """The status of a graph, for queries."""
 
     name: str
     namespace: str
@@ -261,4 +261,4 @@ class GraphStatus(PackedPayload):
     graph: Graph
     items: dict[str, Item]
     waits: dict[str, str]
-    """Of each workload that waits, what for."""
+    """What each waiting workload waits for."""

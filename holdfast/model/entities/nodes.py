@@ -1,4 +1,4 @@
-"""Nodes as their leases tell of them: the operator's waits, what was seen of a node, and what is remembered of it."""
+"""Nodes as their leases show them: the operator's timings, observations of a node, and its record."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _Unset = Field(exclude_if=lambda value: not value)
 class NodeTimings(Payload):
     """How long a node may be silent (row L4), as the operator of its cluster sets it.
 
-    Silence is time without a renewal of the node's lease, as seen here; time in which nothing could be seen is none.
+    Silence is time without an observed renewal of the node's lease; time without observation does not count.
     """
 
     degraded: Duration = timedelta(seconds=30)
     """Silence after which it is Degraded."""
     down: Duration = timedelta(seconds=60)
-    """So much more, and it is Down."""
+    """Further silence after which it is Down."""
     sensitive_down: Duration = timedelta(minutes=5)
     """The same for sensitive workloads."""
     check: Duration = timedelta(seconds=30)
-    """How long a node that was Down must be heard without a break until its health check; doubled each time anew."""
+    """How long a node that was Down must renew without a break before its health check; doubled after each Down."""
     flaps: Annotated[int, Field(ge=1, le=16)] = 3
-    """A node that falls silent so often in `flap_window` stays Degraded until it is heard without a break as long."""
+    """A node that falls silent this often in `flap_window` stays Degraded until it renews as long without a break."""
     flap_window: Duration = timedelta(minutes=10)
     fence: Annotated[bool, _Unset] = False
-    """Whether a node that is Down by its silence is powered off before that is told to its workloads (row L15)."""
+    """Whether a silent node is powered off before its workloads learn that it is Down (row L15)."""
 
     @property
     def until_down(self) -> timedelta:
@@ -48,7 +48,7 @@ class NodeTimings(Payload):
 
 
 class NodeState(StrEnum):
-    """How a node stands (row L4)."""
+    """The state of a node (row L4)."""
 
     HEALTHY = "Healthy"
     DEGRADED = "Degraded"
@@ -60,7 +60,7 @@ class NodeState(StrEnum):
 
 
 class NodeWord(StrEnum):
-    """What stands on a node's object for the workloads that have pods there."""
+    """The mark on a node's object for the workloads that have pods there."""
 
     NONE = ""
     DOWN = "Down"
@@ -68,14 +68,14 @@ class NodeWord(StrEnum):
     LOST = "Lost"
     """The same, for all."""
     FENCING = "Fencing"
-    """Silent for too long, and its power is to be off first: nobody hears of it yet, and no pod lands there."""
+    """Silent for too long, but to be powered off first: no workload is told yet, and no new pod lands there."""
     FAULTY = "Faulty"
-    """Its hardware is broken: who looks at its pods sees that itself."""
+    """Its hardware is broken: a look at its pods shows that."""
     RETURNING = "Returning"
 
 
 class OwnMarks(Payload):
-    """What this installation has said on a node's object before: whoever has an empty memory begins with that."""
+    """This installation's earlier marks on a node's object: a monitor with an empty memory begins with them."""
 
     word: NodeWord = NodeWord.NONE
     why: str = ""
@@ -83,38 +83,38 @@ class OwnMarks(Payload):
     heard: Time | None = None
     """When a renewal of its lease was last seen, as of then."""
     off: Time | None = None
-    """Since when its power is said to be off; None where that is not said."""
+    """The time since which its power is marked as off; None if it is not."""
     off_why: str = ""
     off_renewed: str = ""
     """The last renewal of its lease before that."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether this was said of a node that nobody heard."""
+        """Whether these are the marks of a silent node."""
         return self.off is not None or self.word in {NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING}
 
 
 class NodeSight(Payload):
-    """One node as seen: a whole snapshot of what matters of it."""
+    """One node as observed: a complete snapshot of the relevant fields."""
 
     name: str
     uid: str = ""
     renewed: str = ""
-    """The renewal time that its lease bears, in the node's own words; empty where it has none."""
+    """The renewal time in its lease, as the node wrote it; empty if it has none."""
     heard: Time | None = None
-    """When that renewal was seen here."""
+    """When that renewal was observed here."""
     silent: bool = False
     fault: str = ""
-    """Reason by which its hardware is told to be broken; empty for a sound one."""
+    """The reason for which its hardware is reported as broken; empty if it is sound."""
     message: Outside = ""
     gone: bool = False
     """Whether the node's object is gone, or another one has its name."""
     ready: bool = True
-    """Whether its kubelet says that it is ready (live looks)."""
+    """Whether its kubelet reports it as ready (live looks)."""
     believed: Annotated[bool, _Unset] = False
     """Whether its silence is no reason to doubt the watch: it was doubted for long enough, or the node is Down."""
     own: Annotated[OwnMarks | None, _Unset] = None
-    """At the start of a watch: what stands on its object, where the monitor may not know of it."""
+    """At the start of a watch: the marks on its object, if the monitor may not know them."""
 
 
 class NodesSeen(Payload):
@@ -126,25 +126,25 @@ class NodesSeen(Payload):
     """Nodes with a lease."""
     silent: int = 0
     held_since: Time | None = None
-    """Since when so many are silent that it is rather the sight of them that is lost; None where it is not."""
+    """Since when so many nodes are silent that rather the observation has failed; None if that is not so."""
     blind: tuple[Interval, ...] = ()
 
 
 class NodeRecord(Payload):
-    """What is remembered of a node that is not, or was not always, healthy."""
+    """The record of a node that is not, or was not always, healthy."""
 
     name: str
     uid: str = ""
     state: NodeState = NodeState.HEALTHY
     since: Time
     at: Time
-    """When it was last seen."""
+    """When it was last observed."""
     renewed: str = ""
     heard: Time | None = None
     believed: Annotated[bool, _Unset] = False
     """Whether its silence was doubted, with that of most nodes, and is believed since."""
     steady: Time | None = None
-    """Since when it has been heard without a break; None while it is silent."""
+    """The time since which it has renewed without a break; None while it is silent."""
     fault: str = ""
     message: str = ""
     ready: bool = True
@@ -153,13 +153,13 @@ class NodeRecord(Payload):
     downs: int = 0
     """How often it was Down."""
     word: NodeWord = NodeWord.NONE
-    """What is to stand on its object."""
+    """The mark that its object should have."""
     told: NodeWord = NodeWord.NONE
-    """What was last put there."""
+    """The mark that was last written there."""
     looked: Time | None = None
     """When it was last looked at live."""
     why: str = ""
-    """By which evidence and rule it is in its state."""
+    """The evidence and the rule for its state."""
     refused: str = ""
     """Why its object could not be marked; empty where it could."""
     tried: Time | None = None
@@ -169,20 +169,20 @@ class NodeRecord(Payload):
     sensitive: Annotated[bool, _Unset] = False
     """Whether some of those are of a sensitive workload, or may be."""
     fencing: Annotated[Time | None, _Unset] = None
-    """Since when its power is to be off."""
+    """The time since which it must be powered off."""
     asked: Annotated[Time | None, _Unset] = None
-    """When the provisioner was asked last."""
+    """When the provisioner was last asked."""
     unasked: Annotated[str, _Unset] = ""
-    """Why it could not be asked; empty where it could."""
+    """Why the provisioner could not be asked; empty if it could."""
     fenced: Annotated[Time | None, _Unset] = None
-    """Since when its power is known to be off."""
+    """The time since which its power is known to be off."""
     fenced_why: Annotated[str, _Unset] = ""
     withdraw: Annotated[bool, _Unset] = False
-    """Whether the provisioner is still to be told that it is heard again."""
+    """Whether the provisioner must still be told that the node renews again."""
 
 
 class NodeBook(PackedPayload):
-    """All that the monitor of a cluster's nodes remembers: exceptions only, however many nodes there are."""
+    """The memory of a cluster's node monitor: only exceptions, however many nodes there are."""
 
     nodes: dict[str, NodeRecord] = {}
     total: int = 0
@@ -192,11 +192,11 @@ class NodeBook(PackedPayload):
     decided: int = 0
     """How often a node was found Down."""
     fenced: Annotated[dict[str, FenceNews], _Unset] = {}
-    """Nodes that are off by a person's word, and have not been found silent yet."""
+    """Nodes that are known to be off, and have not been found silent yet."""
 
 
 class NodeWish(Payload):
-    """What is to stand on a node's object."""
+    """A mark to write on a node's object."""
 
     name: str
     uid: str
@@ -207,7 +207,7 @@ class NodeWish(Payload):
 
 
 class NodeMarked(Payload):
-    """What became of such a wish."""
+    """The result of such a wish."""
 
     name: str
     word: NodeWord

@@ -1,4 +1,4 @@
-"""The provisioner: what is asked of a node's machine, what came of it, and what is remembered until then (row L15)."""
+"""The provisioner: requests for a node's machine, their results, and the memory in between (row L15)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Unset = Field(exclude_if=lambda value: not value)
 
 
 class NodeAction(StrEnum):
-    """What is asked of a node."""
+    """The action requested for a node."""
 
     BOOT = "Boot"
     """Its machine is on."""
@@ -31,7 +31,7 @@ class NodeAction(StrEnum):
     RELEASE = "Release"
     """Its quarantine is lifted, wiped or not."""
     FENCED = "Fenced"
-    """Whoever asks has cut its power by hand: it is told as if the provisioner had."""
+    """The requester has cut its power by hand: it is reported as if the provisioner had."""
 
     @property
     def by_service(self) -> bool:
@@ -40,13 +40,13 @@ class NodeAction(StrEnum):
 
 
 class NodeAsk(Payload):
-    """What somebody asks."""
+    """A user's request."""
 
     node: str
     action: NodeAction
     why: Outside = ""
     by: Outside = ""
-    """Who asks, as they say."""
+    """The requester, by their own statement."""
     pxe: bool = False
     """Of a boot: from the network, once."""
     force: bool = False
@@ -59,12 +59,12 @@ class FenceAsk(Payload):
     node: str
     uid: str
     renewed: str
-    """The renewal that its lease bore when it was last heard: if it bears another, nobody cuts its power."""
+    """The renewal in its lease when it was last heard: if the lease has another one, its power is not cut."""
     why: Outside = ""
 
 
 class FenceNews(Payload):
-    """The power of a node is off, by proof or by a person's word."""
+    """News that the power of a node is off, by proof or by a person's statement."""
 
     node: str
     uid: str
@@ -76,34 +76,34 @@ class FenceNews(Payload):
 
 
 class Progress(Payload):
-    """How far an action has come: what the next try of it goes on from."""
+    """The progress of an action, from which its next try continues."""
 
     sent: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
-    """When the machine was last told to change its power, written down before that was sent."""
+    """When the machine was last told to change its power, recorded before the command was sent."""
     ordered: Annotated[dict[str, tuple[str, ...]], _Unset] = {}
-    """Drives whose erasure was ordered, written down before that was sent, each with the tasks there were before."""
+    """Drives whose erasure was ordered, recorded before the order was sent, each with the tasks that existed before."""
     tasks: Annotated[dict[str, str], _Unset] = {}
-    """Where the erasure of a drive is told of, by drive."""
+    """The task that reports the erasure of a drive, by drive."""
     erased: Annotated[tuple[str, ...], _Unset] = ()
     """Drives that are proven to be erased."""
 
 
 class Result(StrEnum):
-    """What a try has come to."""
+    """The result of a try."""
 
     DONE = "Done"
     WAITS = "Waits"
     """It is not proven yet, or something about this node has to pass first."""
     AWAY = "Away"
-    """The provisioning service does not answer, or takes nothing from us."""
+    """The provisioning service does not answer, or accepts no requests from us."""
     REFUSED = "Refused"
-    """The service, or the cluster, says no for good."""
+    """The service, or the cluster, refuses for good."""
     WITHDRAWN = "Withdrawn"
     """It is not wanted any more."""
 
 
 class NodeRequest(Payload):
-    """Something that was asked, and is not done."""
+    """A request that is not done yet."""
 
     number: int
     node: str
@@ -119,22 +119,22 @@ class NodeRequest(Payload):
     """Of the node's object; empty while that is not known, or where there is none."""
     renewed: Annotated[str, _Unset] = ""
     service: Annotated[str, _Unset] = ""
-    """The service that it is for: scheme, host and port."""
+    """The service that handles it: scheme, host and port."""
     enlisted: Annotated[bool, _Unset] = False
-    """Whether it is known whom to ask, and a node that is to be wiped is in quarantine."""
+    """Whether the service is known, and a node that is to be wiped is in quarantine."""
     begun: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When it was first tried."""
     tries: Annotated[int, _Unset] = 0
-    """Tries in a row that came to nothing yet."""
+    """Consecutive tries without a result."""
     again: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
-    """Before that it is not tried again."""
+    """The time before which it is not tried again."""
     said: Annotated[Outside, _Unset] = ""
-    """What the last try came to, in words."""
+    """The result of the last try as a text."""
     progress: Annotated[Progress, Field(exclude_if=lambda value: value == Progress())] = Progress()
 
 
 class NodeOutcome(Payload):
-    """What became of a request."""
+    """The result of a request."""
 
     number: int
     node: str
@@ -172,21 +172,21 @@ class ProvisionerState(PackedPayload):
     cluster_uid: str
     at_once: int = AT_ONCE
     last: int = 0
-    """The number of the request that was asked last."""
+    """The number of the last request."""
     pending: tuple[NodeRequest, ...] = ()
     away: dict[str, ServiceAway] = {}
     quarantined: dict[str, Quarantine] = {}
     outcomes: tuple[NodeOutcome, ...] = ()
     done: int = 0
-    """How many requests have come to an end."""
+    """How many requests have ended."""
     news: tuple[FenceNews, ...] = ()
-    """What the monitor of nodes has not been told yet."""
+    """The news that was not sent to the node monitor yet."""
     turned_away: Annotated[int, _Unset] = 0
-    """How many fences found no room, and were left to be asked for again."""
+    """How many fences found no room, and must be requested again."""
 
 
 class ProvisionerStatus(PackedPayload):
-    """How a provisioner stands, for those who ask."""
+    """The status of a provisioner, for queries."""
 
     cluster: str
     message: str
@@ -202,7 +202,7 @@ class ProvisionerStatus(PackedPayload):
 
 
 class Checked(Payload):
-    """What a look at the provisioning service came to."""
+    """The result of a look at the provisioning service."""
 
     good: bool
     found: str

@@ -1,4 +1,4 @@
-"""An admission queue: what it lets in at once, who waits in it, what passes between it and its workloads (row L9)."""
+"""An admission queue: its quota, its waiting workloads, and its messages to and from workloads (row L9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model.packed import PackedPayload
 from holdfast.model.quantity import parse_quantity
 
 ITEMS_MAXIMUM: Final = 3000
-"""Workloads that one queue remembers, in and out."""
+"""The most workloads that one queue remembers, admitted and waiting."""
 MEMORY_MAXIMUM: Final = 1024 * 1024
 """Characters by which it remembers them, about: with what JSON adds its memory stays below Temporal's 2 MiB."""
 RESOURCES_MAXIMUM: Final = 32
@@ -25,20 +25,20 @@ PODS: Final = "pods"
 
 
 class Strategy(StrEnum):
-    """Who is let in where the first of those that wait has no room; the terms are Kueue's."""
+    """Which workload is admitted if the first waiting one has no room; the terms are Kueue's."""
 
     STRICT_FIFO = "StrictFIFO"
-    """Nobody: they are let in in their order."""
+    """None: workloads are admitted in their order."""
     BEST_EFFORT_FIFO = "BestEffortFIFO"
     """The next in their order that has room."""
 
 
 class StopPolicy(StrEnum):
-    """Whether a queue lets workloads in; the terms are Kueue's."""
+    """Whether a queue admits workloads; the terms are Kueue's."""
 
     NONE = "None"
     HOLD = "Hold"
-    """None is let in; those that were go on."""
+    """No workload is admitted; admitted ones go on."""
 
 
 def _texts(value: Any) -> Any:
@@ -50,7 +50,7 @@ def _texts(value: Any) -> Any:
 
 
 class Queue(EntityDocument):
-    """What an operator says of a queue: its quota, and how it lets workloads in."""
+    """The configuration of a queue: its quota, and how it admits workloads."""
 
     workflow: ClassVar = names.QUEUE_WORKFLOW
     schema_version: Literal[1] = 1
@@ -108,18 +108,18 @@ class Queue(EntityDocument):
 
 
 class Standing(StrEnum):
-    """How a workload stands with its queue, in its own words."""
+    """The standing of a workload in its queue, as the workload reports it."""
 
     ASKS = "Asks"
-    """It has nothing in the cluster, and asks to be let in."""
+    """It has nothing in the cluster, and asks for admission."""
     HOLDS = "Holds"
-    """It was let in, and has not let go."""
+    """It was admitted, and has not released its quota."""
     RELEASED = "Released"
     """It asks for nothing, no pod of it runs, and none can come."""
 
 
 class QueueNews(Payload):
-    """What a workload tells its queue."""
+    """A workload's message to its queue."""
 
     workload: str
     """Its workflow's id."""
@@ -128,11 +128,11 @@ class QueueNews(Payload):
     """Which of its requests this is about; they are numbered from 1."""
     standing: Standing
     demand: dict[str, int] = {}
-    """What its pods request together, by resource, in thousandths."""
+    """The total requests of its pods, by resource, in thousandths."""
     priority: int = 0
     submitted_at: Time | None = None
     requeued: bool = False
-    """Whether it has just come back from an attempt that failed."""
+    """Whether it was just requeued after a failed attempt."""
 
     @field_validator("workload")
     @classmethod
@@ -142,19 +142,19 @@ class QueueNews(Payload):
 
 
 class QueueOrder(Payload):
-    """What a queue tells a workload."""
+    """A queue's message to a workload."""
 
     uid: str
     turn: int = 0
     admit: bool = False
     """Whether it may begin."""
     again: bool = False
-    """Whether it is to say anew how it stands, since the queue does not know."""
+    """Whether it must report its standing again, since the queue does not know it."""
     why: str
 
 
 class QueueItem(Payload):
-    """What a queue knows of one workload."""
+    """A queue's record of one workload."""
 
     workload: str
     turn: int
@@ -162,11 +162,11 @@ class QueueItem(Payload):
     demand: dict[str, int] = {}
     priority: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     since: Time
-    """Its submission: what its place goes by, however often it comes back (row L26)."""
+    """Its submission, which decides its place, however often it is requeued (row L26)."""
     cycle: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
-    """In which cycle it was let in; while it waits, that in which it came back, in which it is not let in (row L27)."""
+    """The cycle of its admission; while it waits, the cycle of its requeue, in which it is not admitted (row L27)."""
     owed: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether it was let in, and the next run is to tell it."""
+    """Whether it was admitted, and the next run must send the order."""
 
     @property
     def size(self) -> int:
@@ -175,7 +175,7 @@ class QueueItem(Payload):
 
 
 class QueueOwed(Payload):
-    """A workload that is to say anew how it stands, and was not asked yet."""
+    """A workload that must report its standing again, and was not asked yet."""
 
     workload: str
     uid: str = ""
@@ -188,46 +188,46 @@ class QueueState(PackedPayload):
     queue: Queue
     items: dict[str, QueueItem] = {}
     cycle: int = 0
-    """Cycles that have begun: in each, all that wait are looked at once."""
+    """The number of cycles begun: each one examines all waiting workloads once."""
     looked_at: Time | None = None
-    """When its cluster was looked at last; before the first time nobody is let in."""
+    """When it last looked at its cluster; before the first look no workload is admitted."""
     looks: int = 0
     """How often it has looked."""
     awaited: tuple[str, ...] = ()
-    """Workflows that are this queue's, of whom a queue that has just begun has yet to hear; nobody is let in before."""
+    """This queue's workflows that have not reported to the restarted queue; none is admitted before they have."""
     full: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether somebody was turned away for there being too many: they are asked again once there is room."""
+    """Whether workloads were turned away because the queue was full: they are asked again once there is room."""
     kueue: bool = False
-    """Whether Kueue is installed in its cluster: queues are Kueue's then, and this one lets all in."""
+    """Whether Kueue is installed in its cluster: then queueing is Kueue's, and this queue admits all."""
     closing: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Why it is to end, once a person has said so."""
+    """Why it must end, once a person has requested that."""
     owed: Annotated[tuple[QueueOwed, ...], Field(exclude_if=lambda value: not value)] = ()
-    """Whom the next run is to ask how it stands."""
+    """The workloads that the next run must ask for their standing."""
     doubted: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = {}
-    """Holders of quota that could not be told something, by uid: how many looks at the cluster each still waits for.
+    """Holders of quota that missed an order, by uid: the number of looks at the cluster that each still waits for.
 
     Each keeps its quota until a look proves that no pod of it exists.
     """
 
 
 class QueueLine(Payload):
-    """One workload of a queue, for those who ask."""
+    """One workload of a queue, for queries."""
 
     namespace: str
     name: str
     uid: str
     admitted: bool
     position: int
-    """Among those that wait, from 1; 0 for one that is let in."""
+    """Its place among the waiting workloads, from 1; 0 if it is admitted."""
     priority: int
     since: Time
     demand: dict[str, str]
     why: str
-    """Why it waits, or in which cycle it was let in."""
+    """Why it waits, or in which cycle it was admitted."""
 
 
 class QueueStatus(PackedPayload):
-    """How a queue stands, for those who ask."""
+    """The status of a queue, for queries."""
 
     queue: Queue
     message: str
@@ -236,22 +236,22 @@ class QueueStatus(PackedPayload):
     admitted: int
     waiting: int
     lines: tuple[QueueLine, ...]
-    """Those that wait, in their order, then those that were let in; the first 500 of each."""
+    """The waiting workloads in their order, then the admitted ones; the first 500 of each."""
 
 
 class Turn(Payload):
-    """How a workload stands with its queue."""
+    """The state of a workload in its queue."""
 
     number: int = 0
-    """Of its latest request."""
+    """The number of its latest request."""
     asks: bool = False
     admitted: bool = False
     begun: bool = False
-    """Whether it has held something of the cluster since it was let in."""
+    """Whether it has held something in the cluster since its admission."""
     requeued: bool = False
     told: QueueNews | None = None
-    """What its queue has heard of it last."""
+    """The last message that its queue received from it."""
     again: bool = False
-    """Whether its queue has asked how it stands, since it does not know."""
+    """Whether its queue has asked for its standing, since the queue does not know it."""
     says: str = ""
-    """Why it waits, in words."""
+    """A text of why it waits."""

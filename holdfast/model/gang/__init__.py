@@ -1,1 +1,1 @@
-"""Elastic gangs: what one remembers, what its members are told, and the wire between them."""
+"""Elastic gangs: their memory, the orders for their members, and the wire between them."""

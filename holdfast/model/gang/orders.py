@@ -1,4 +1,4 @@
-"""What a rendezvous tells its hub, once for all members that are to do the same; and what it tells its workload."""
+"""The orders of a rendezvous for its hub, one for all members with the same directive; and its outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.packed import PackedPayload
 
 
 class Place(Payload):
-    """What of one member of a round is needed to count the ranks of all (row T11)."""
+    """The data of one member of a round that is needed to count all ranks (row T11)."""
 
     member: str
     local_world_size: int = 1
@@ -24,7 +24,7 @@ class Place(Payload):
 
 
 class Round(Payload):
-    """A round: its members in the order of their ranks, which are counted where they are asked for."""
+    """A round: its members in the order of their ranks, which are counted on demand."""
 
     run_id: str
     number: int
@@ -34,7 +34,7 @@ class Round(Payload):
 
 
 class Told(Payload):
-    """One directive, and who is given it; the assignment of Run is counted from the round."""
+    """One directive, and the members that receive it; the assignment of Run is counted from the round."""
 
     kind: DirectiveKind
     revision: int
@@ -46,33 +46,33 @@ class Told(Payload):
 
 
 class RoleFigures(Payload):
-    """Of the members of one role (row T14)."""
+    """The metrics of the members of one role (row T14)."""
 
     remaining_restarts: int
-    """Of the member that has fewest."""
+    """The remaining restarts of the member that has the fewest."""
     flakiness: int
-    """Percent of what it may fail that the flakiest member has; 100 where the gang has failed."""
+    """The share of its tries, in percent, that the flakiest member has used up; 100 if the gang has failed."""
 
 
 class Orders(PackedPayload):
-    """What the members of a gang are to do, as far as it is news to the hub that asks."""
+    """The directives for the members of a gang that are new to the hub that asks."""
 
     attempt: int
     revision: int
-    """All up to here is told."""
+    """The revision up to which the hub then knows all directives."""
     phase: GangPhase
     told: tuple[Told, ...] = ()
     round: Round | None = None
-    """Where some are told to run in it."""
+    """The round, if some members are told to run in it."""
     due: Time | None = None
-    """When something falls due for which the hub is to be heard again; in the past: at once."""
+    """The next deadline, at which the rendezvous must hear the hub again; in the past: at once."""
     ending: bool = False
-    """Whether the rendezvous will soon be no more, since its attempt has ended."""
+    """Whether the rendezvous will soon end, since its attempt has ended."""
     roles: Mapping[str, RoleFigures] = Field(default_factory=dict[str, RoleFigures])
 
 
 class Holder(Payload):
-    """Which agent holds a member's place."""
+    """The agent that holds a member's place."""
 
     member: str
     pod_uid: str
@@ -83,41 +83,41 @@ class Holder(Payload):
 
 
 class GangEnding(StrEnum):
-    """What a gang came to."""
+    """The outcome of a gang."""
 
     SUCCEEDED = "Succeeded"
-    """All members of its last round have (row T1)."""
+    """All members of its last round have succeeded (row T1)."""
     FAILED = "Failed"
-    """By a member that had no restarts left, or by a deadline (rows T2, T4, T8)."""
+    """A member had no restarts left, or a deadline passed (rows T2, T4, T8)."""
     LOST = "Lost"
-    """A member was lost that no round makes good: the workload's own rules and budget decide (rows T9, T10)."""
+    """No round can replace a lost member: the workload's own rules and budget decide (rows T9, T10)."""
 
 
 class GangOutcome(Payload):
-    """What a gang came to, as its workload is told."""
+    """The outcome of a gang, as sent to its workload."""
 
     workload_uid: str
     attempt: int
     ending: GangEnding
     reason: CloseReason
     why: str
-    """In words."""
+    """The reason as a text."""
     at: Time
     round: int = 0
-    """The last that was formed."""
+    """The last round that was formed."""
     member: str = ""
-    """Whose failure or loss it was, where it was one's."""
+    """The member whose failure or loss decided, if it was a single one."""
     pod_uid: str = ""
     node: str = ""
     role: str = ""
     restarts: int = 0
-    """What had been charged to that member before."""
+    """The restarts charged to that member before."""
     failure: WorkerFailure | None = None
     """How its first worker failed."""
 
 
 class GangStatus(Payload):
-    """Where a gang stands, for people and their tools; answer of the query `status`."""
+    """The status of a gang, for people and their tools; answer of the query `status`."""
 
     workload_uid: str
     attempt: int
@@ -126,27 +126,27 @@ class GangStatus(Payload):
     min: int
     max: int
     present: int
-    """Members that are there, in the round or not."""
+    """The number of present members, in the round or not."""
     participants: int
-    """Members the last round was formed of."""
+    """The number of members of which the last round was formed."""
     waiting: tuple[str, ...] = ()
-    """Those that have no place, who came first before the others; at most 20."""
+    """Members without a place, by arrival; at most 20."""
     absent: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """Why members are none now, by name; at most 20."""
+    """Why members are absent, by name; at most 20."""
     charged: Mapping[str, int] = Field(default_factory=dict[str, int])
     """Restarts used, by member, the most first; at most 20."""
     rounds: int = 0
-    """Begun within the window, where they are bounded."""
+    """The number of rounds begun within the window, if rounds are bounded."""
     since: Time
     """When this phase began."""
     due: Time | None = None
     next: str = ""
-    """What falls due then."""
+    """What happens at that time."""
     why: str = ""
     """What ended the last round, or the gang."""
     closed: CloseReason | None = None
     roles: Mapping[str, RoleFigures] = Field(default_factory=dict[str, RoleFigures])
     ended: str | None = None
-    """torchelastic's word for how it ended (row T14): `run_success_no_retries` and the like."""
+    """torchelastic's name for how it ended (row T14): `run_success_no_retries` and the like."""
     hub: int = 0
-    """How many hubs have served it so far; 0: none has come yet."""
+    """How many hubs have served it so far; 0: none yet."""

@@ -1,8 +1,8 @@
-"""How what is known of a gang's members is written down in little: rows in place of objects (decision record 0030).
+"""The compact form of a gang's members: rows in place of objects (decision record 0030).
 
-A thousand agents that join together are told to the rendezvous in about 200 KiB, and the memory of 4,096 members stays
-below what Temporal takes in one payload. Rows are only ever made longer: what a row lacks has its default, and what an
-older release does not know of it is passed over. Times are whole microseconds since the epoch, in UTC.
+A thousand agents that join together take about 200 KiB on the wire, and the memory of 4,096 members stays below
+Temporal's limit for one payload. Rows only ever get longer: a field that a row lacks has its default, and an older
+release ignores the fields that it does not know. Times are whole microseconds since the epoch, in UTC.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Row = list[Any]
 
 
 def micros(at: datetime) -> int:
-    """Return a time as a row has it."""
+    """Return a time in the form of a row."""
     return (at - _EPOCH) // _MICROSECOND
 
 
 def instant(number: int) -> datetime:
-    """Return the time that a row has."""
+    """Return the time from the form of a row."""
     return _EPOCH + timedelta(microseconds=number)
 
 
@@ -89,7 +89,7 @@ def _report(row: Sequence[Any]) -> Report:
 
 
 def _at(row: Sequence[Any], place: int) -> Any:
-    """Return a field that rows of an older release do not have."""
+    """Return a field that rows of an older release lack, or None."""
     return row[place] if len(row) > place else None
 
 
@@ -163,7 +163,7 @@ def _pack_events(events: Sequence[GangEvent]) -> list[Any]:
 PackedEvents = Annotated[
     tuple[GangEvent, ...], BeforeValidator(_unpack_events), PlainSerializer(_pack_events, when_used="json")
 ]
-"""Events, in order; on the wire what agents said is rows."""
+"""Events, in order; on the wire, agents' posts are rows."""
 
 PackedState = Annotated[GangState, BeforeValidator(_unpack_state), PlainSerializer(_pack_state, when_used="json")]
-"""All that a rendezvous remembers; on the wire its members are rows."""
+"""The memory of a rendezvous; on the wire its members are rows."""

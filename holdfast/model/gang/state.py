@@ -1,4 +1,4 @@
-"""Elastic gangs: how many members one has, how long it waits for them, and what its rendezvous remembers (T1-T14)."""
+"""Elastic gangs: the number of members, the waits for them, and the memory of the rendezvous (T1-T14)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Gang(Model):
 
     @property
     def pods(self) -> int:
-        """How many pods there are to be: a round's members at most, and the spares."""
+        """The wanted number of pods: the most members of a round, plus the spares."""
         return self.max + self.spares
 
     @property
@@ -71,80 +71,80 @@ class Gang(Model):
 
 
 class GangPhase(StrEnum):
-    """Where a rendezvous stands."""
+    """The phase of a rendezvous."""
 
     FORMING = "Forming"
     """Members gather for the next round."""
     RUNNING = "Running"
     FINISHING = "Finishing"
-    """One member has succeeded; no new round begins any more (rows T2, T10)."""
+    """One member has succeeded; no further round begins (rows T2, T10)."""
     CLOSED = "Closed"
 
 
 class Absence(StrEnum):
-    """Why one that was a member is none now."""
+    """Why a member is absent."""
 
     SILENT = "Silent"
-    """Nothing was heard of it for the keep-alive. Should it be heard again, it may join again."""
+    """It was not heard for the keep-alive. If it is heard again, it may join again."""
     GONE = "Gone"
-    """Its pod is proven to be gone or ended."""
+    """Its pod is proven gone or ended."""
     LEFT = "Left"
-    """Its agent was told to end, and said so (row T13)."""
+    """Its agent was told to end, and reported that (row T13)."""
     EVICTED = "Evicted"
-    """It was told to leave: its index goes, it is to make room, or it found none in time (rows D39, T7, T13)."""
+    """It was told to leave: its index goes, it must make room, or it found no place in time (rows D39, T7, T13)."""
 
 
 class MemberRecord(Payload):
-    """What is remembered of one member."""
+    """The record of one member."""
 
     join: Join
     report: Report
     since: Time
-    """When it last became one that would join: the order in which places are given."""
+    """When it last became ready to join: places are given in this order."""
     round: int = 0
     """The round in which it has, or last had, a place."""
     succeeded: bool = False
-    """Whether its workers have succeeded in that round, whatever became of it since."""
+    """Whether its workers have succeeded in that round, whatever happened to it since."""
     restarts: int = 0
-    """What was charged to it, over all its incarnations."""
+    """The restarts charged to it, over all its incarnations."""
     absent: Absence | None = None
     why: str = ""
-    """Of its absence."""
+    """The reason for its absence."""
     revision: int = 0
-    """Of its directive."""
+    """The revision of its directive."""
 
     @property
     def ready(self) -> bool:
-        """Whether it would join the next round."""
+        """Whether it is ready to join the next round."""
         return self.absent is None and self.report.state is MemberState.INIT
 
 
 class GangState(Payload):
-    """All that a rendezvous remembers."""
+    """The memory of a rendezvous."""
 
     gang: Gang
     run_id: str
     attempt: int
     phase: GangPhase = GangPhase.FORMING
     round: int = 0
-    """The last that was formed."""
+    """The last round that was formed."""
     participants: tuple[str, ...] = ()
-    """Of that round, in the order of their ranks, whatever became of them since."""
+    """The members of that round, in the order of their ranks, whatever happened to them since."""
     members: Mapping[str, MemberRecord] = {}
     began: Time
-    """When this phase did."""
+    """When this phase began."""
     enough: Time | None = None
-    """Forming: since when there are enough for a round."""
+    """Forming: the time since which there are enough members for a round."""
     rounds: tuple[Time, ...] = ()
-    """When rounds began, within the window, where they are bounded."""
+    """The begin times of rounds within the window, if rounds are bounded."""
     revision: int = 0
     closed: CloseReason | None = None
     why: str = ""
-    """What ended the last round, or the gang, in words."""
+    """A text of what ended the last round, or the gang."""
 
 
 class Said(Payload):
-    """A member's agent has said something new."""
+    """A member's agent has posted something new."""
 
     kind: Literal["Said"] = "Said"
     join: Join
@@ -152,7 +152,7 @@ class Said(Payload):
 
 
 class Reported(Payload):
-    """As `Said`, of an agent that is known already: who it is, is not said again."""
+    """As `Said`, for an agent that is already known: its identity is not repeated."""
 
     kind: Literal["Reported"] = "Reported"
     member: str
@@ -161,7 +161,7 @@ class Reported(Payload):
 
 
 class Lost(Payload):
-    """A pod that held a place is gone (proven), or silent."""
+    """A pod that held a place is proven gone, or is silent."""
 
     kind: Literal["Lost"] = "Lost"
     member: str
@@ -171,14 +171,14 @@ class Lost(Payload):
 
 
 class Listening(Payload):
-    """The hub hears the gang, without a break since then: what fails by a deadline is failed by this."""
+    """The hub has listened to the gang without a break since `since`: deadlines take effect by this event."""
 
     kind: Literal["Listening"] = "Listening"
     since: Time
 
 
 class Evicted(Payload):
-    """A member is to make room (row T13)."""
+    """A member must make room (row T13)."""
 
     kind: Literal["Evicted"] = "Evicted"
     member: str
@@ -186,7 +186,7 @@ class Evicted(Payload):
 
 
 class Resized(Payload):
-    """The gang is to have another size from now on."""
+    """The gang gets another size from now on."""
 
     kind: Literal["Resized"] = "Resized"
     min: Count

@@ -1,8 +1,8 @@
-"""The wire between a member's agent and its gang's rendezvous: what an agent says, what it is to do (rows T1-T13).
+"""The wire between a member's agent and its gang's rendezvous: announcements and directives (rows T1-T13).
 
-One exchange: an agent posts an `Announcement`, the whole of what is true of it now, and is answered by a `Directive`,
-the whole of what it is to do now. Both are levels, not edges: either may be lost, repeated or answered by another
-process, and the next one says it all again. Decision record 0030.
+In one exchange an agent posts an `Announcement`, its complete current state, and receives a `Directive`, its complete
+current order. Both are levels, not edges: either may be lost, repeated or answered by another process, and the next one
+contains everything again. Decision record 0030.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from holdfast.model.base import Duration, Time
 from holdfast.model.observation import Payload
 
 PROTOCOL: Final = 1
-"""What is spoken here. Unknown fields are ignored, so that only a change of meaning raises it."""
+"""The version of this protocol. Unknown fields are ignored, so only a change of meaning raises it."""
 MEMBER_MAXIMUM: Final = 253
 FAILURES_MAXIMUM: Final = 4
-"""Workers of one member whose failures are told, the earliest first."""
+"""How many failed workers of one member are reported, the earliest first."""
 ERROR_MAXIMUM: Final = 1024
-"""Characters of what a worker says of its failure: they are kept in history."""
+"""The characters of a worker's error message, which is kept in history."""
 LOCAL_MAXIMUM: Final = 1024
 EXIT_AGAIN: Final = 75
-"""The exit code of an agent that is to leave while its index is wanted: its Job makes the pod again (`EX_TEMPFAIL`)."""
+"""The exit code of an agent that must leave while its index is wanted: its Job recreates the pod (`EX_TEMPFAIL`)."""
 WAIT_MAXIMUM: Final = timedelta(seconds=30)
-"""For how long an announcement may ask to be held until there is something new."""
+"""The longest time for which an announcement may ask to be held until there is news."""
 
 Short = Annotated[str, Field(max_length=256)]
 _MEMBER = names.DNS_SUBDOMAIN.pattern.replace(r"\Z", "$")
-"""As pydantic and JSON schemas write an end that no newline may follow."""
+"""The pattern with the end marker of pydantic and JSON schemas, which allows no newline after it."""
 Member = Annotated[str, Field(min_length=1, max_length=MEMBER_MAXIMUM, pattern=_MEMBER)]
 
 
 class MemberState(StrEnum):
-    """What an agent's workers are doing; the names are torchelastic's where it has one."""
+    """The state of an agent's workers; the names are torchelastic's where it has one."""
 
     INIT = "INIT"
-    """None runs, and it would join the next round: at its beginning, and after it was told to rejoin."""
+    """No worker runs, and the agent would join the next round: at its start, and after it was told to rejoin."""
     HEALTHY = "HEALTHY"
-    """All run that its round asked for; and that, said again within the keep-alive, is the heartbeat."""
+    """All workers of its round run; this state, repeated within the keep-alive, is the heartbeat."""
     SUCCEEDED = "SUCCEEDED"
-    """All have ended with 0."""
+    """All workers have ended with 0."""
     FAILED = "FAILED"
-    """One has ended badly. It is said at once: the others of this member are stopped, or `stopping` (row D42)."""
+    """A worker has failed. It is reported at once: the others of this member are stopped, or `stopping` (row D42)."""
     STOPPED = "STOPPED"
-    """All have been stopped because the agent itself was told to end (SIGTERM): it leaves (row T13)."""
+    """All workers have been stopped because the agent itself was told to end (SIGTERM): it leaves (row T13)."""
     UNKNOWN = "UNKNOWN"
     """The agent cannot tell. Nothing is done, and nothing is charged (row T12)."""
 
 
 class WorkerFailure(Payload):
-    """How one worker ended badly."""
+    """How one worker failed."""
 
     local_rank: Annotated[int, Field(ge=0, lt=LOCAL_MAXIMUM)]
     exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
-    """None where a signal ended it, or where it could not be started."""
+    """None if a signal ended it, or if it could not be started."""
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
     error: Annotated[str, Field(max_length=ERROR_MAXIMUM)] = ""
-    """The message of the error file the worker wrote (`TORCHELASTIC_ERROR_FILE`), or what the agent says of it."""
+    """The message of the error file the worker wrote (`TORCHELASTIC_ERROR_FILE`), or the agent's description."""
     at: Time
 
     @model_validator(mode="after")
@@ -74,49 +74,49 @@ class WorkerFailure(Payload):
 
 
 def bounded(text: str, at_most: int = ERROR_MAXIMUM) -> str:
-    """Return the text as it may be told: its end, where it is too long, since there a traceback says what it was."""
+    """Return the text within the limit: its end, if it is too long, since a traceback names the error there."""
     return text if len(text) <= at_most else "…" + text[1 - at_most :]
 
 
 class Join(Payload):
-    """Who a member is. What a token proves (pod, namespace) is not taken from here (decision record 0030)."""
+    """The identity of a member. The pod and the namespace come from the token, not from here (decision record 0030)."""
 
     member: Member
     """Its place in the gang, to which failures are charged: it outlives the pod that holds it (the pod's name)."""
     pod_uid: Annotated[str, Field(min_length=1, max_length=63)]
     attempt: Annotated[int, Field(ge=1)]
-    """Of the workload; an agent of another one is told to leave."""
+    """The workload's attempt; an agent of another one is told to leave."""
     incarnation: Annotated[str, Field(min_length=1, max_length=63)]
-    """Made up anew by each agent process."""
+    """An id that is new for each agent process."""
     started_at: Time
-    """When that process began. Of two incarnations of one member the later one is it, the other is told to leave: by
-    `life`, and by this where that is the same."""
+    """When that process began. Of two incarnations of one member the later one is valid, the other is told to leave:
+    `life` decides, or this time if `life` is equal."""
     node: Short = ""
     role: Annotated[str, Field(min_length=1, max_length=63)] = "default"
     local_world_size: Annotated[int, Field(ge=1, le=LOCAL_MAXIMUM)] = 1
     """How many workers it starts (`--nproc-per-node`)."""
     address: Annotated[str, Field(min_length=1, max_length=MEMBER_MAXIMUM)]
-    """Where the other members reach it."""
+    """The address at which the other members reach it."""
     port: Annotated[int, Field(ge=1, le=65535)]
-    """A port that is free there now, should it become the coordinator; another one after each round."""
+    """A port that is free there now, in case it becomes the coordinator; another one after each round."""
     life: Annotated[int, Field(ge=0, exclude_if=lambda value: not value)] = 0
-    """The how-manieth agent of its member this is, as the hub has seen them come; agents do not say it (row D56)."""
+    """The number of this agent among its member's agents, as the hub saw them come; agents do not set it (row D56)."""
     index: Annotated[int | None, Field(ge=0, exclude_if=lambda value: value is None)] = None
-    """The pod's completion index in its Indexed Job. The hub sets it from the pod; agents do not say it (row D39)."""
+    """The pod's completion index in its Indexed Job. The hub sets it from the pod; agents do not (row D39)."""
 
 
 class Report(Payload):
-    """What a member's workers are doing."""
+    """The state of a member's workers."""
 
     state: MemberState
     round: Annotated[int, Field(ge=0)] = 0
-    """The round they were started for; 0: none yet. What is said of a round that is past changes nothing."""
+    """The round for which they were started; 0: none yet. A report about a past round changes nothing."""
     failures: Annotated[tuple[WorkerFailure, ...], Field(max_length=FAILURES_MAXIMUM)] = ()
-    """With FAILED alone, the earliest first."""
+    """Only with FAILED; the earliest first."""
     since: Time
-    """When this state began, by the agent's clock: told, never compared with another machine's."""
+    """When this state began, by the agent's clock: shown, never compared with another machine's clock."""
     stopping: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """With FAILED: other workers of the member are still being stopped. Once none is left it says INIT."""
+    """With FAILED: other workers of the member are still being stopped. Once none is left, the agent reports INIT."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -132,68 +132,68 @@ class Report(Payload):
 
 
 class Announcement(Payload):
-    """What an agent posts: as soon as anything of it changes, and else as often as the last directive said."""
+    """The post of an agent: as soon as its state changes, and otherwise at the heartbeat of the last directive."""
 
     protocol: int = PROTOCOL
     join: Join
     report: Report
     sent: Time | None = None
-    """When it was posted, by the agent's clock: by it the hub corrects the times of failures (row D43)."""
+    """When it was posted, by the agent's clock: with it the hub corrects the times of failures (row D43)."""
     seen: Annotated[int, Field(ge=0)] = 0
     """The revision of the last directive it has acted on; 0: none."""
     wait: Annotated[Duration, Field(le=WAIT_MAXIMUM)] = timedelta(0)
-    """How long the answer may be held back until there is a directive of another revision; 0s: it is given at once."""
+    """How long the answer may be held until there is a directive of another revision; 0s: it is sent at once."""
 
 
 class Coordinator(Payload):
-    """Where the workers of a round meet: at the member of group rank 0."""
+    """The address where the workers of a round meet: the member of group rank 0."""
 
     address: str
     port: int
 
 
 class Assignment(Payload):
-    """A member's place in a round. Ranks are contiguous, and another round gives others (row T11)."""
+    """A member's place in a round. Ranks are contiguous, and change with each round (row T11)."""
 
     run_id: str
-    """Of the gang: the workload's uid and its attempt."""
+    """The id of the gang's run: the workload's uid and its attempt."""
     round: Annotated[int, Field(ge=1)]
     group_rank: Annotated[int, Field(ge=0)]
     group_world_size: Annotated[int, Field(ge=1)]
-    """Members."""
+    """The number of members."""
     rank: Annotated[int, Field(ge=0)]
-    """Of the member's first worker: worker i of it has `rank + i`."""
+    """The rank of the member's first worker; its worker i has `rank + i`."""
     world_size: Annotated[int, Field(ge=1)]
-    """Workers."""
+    """The number of workers."""
     local_world_size: Annotated[int, Field(ge=1)]
     role: str
     role_rank: Annotated[int, Field(ge=0)]
-    """Of the member's first worker, among the workers of its role."""
+    """The rank of the member's first worker among the workers of its role."""
     role_world_size: Annotated[int, Field(ge=1)]
     coordinator: Coordinator
     restarts: Annotated[int, Field(ge=0)]
-    """What was charged to this member; `TORCHELASTIC_RESTART_COUNT`."""
+    """The restarts charged to this member; `TORCHELASTIC_RESTART_COUNT`."""
     max_restarts: Annotated[int, Field(ge=0)]
 
 
 class DirectiveKind(StrEnum):
-    """What a member is to do."""
+    """The order for a member."""
 
     WAIT = "Wait"
-    """No round yet, no place in it, the finalization barrier, or nobody knows: what runs, runs on."""
+    """No round yet, no place in it, the finalization barrier, or not known yet: running workers keep running."""
     RUN = "Run"
-    """Run the workers of the assignment's round, those of another one stopped first; while they run, or once they have
-    ended, it changes nothing."""
+    """Run the workers of the assignment's round, after stopping those of another round. It changes nothing while they
+    run, or once they have ended."""
     REJOIN = "Rejoin"
     """Stop the workers (TERM, the grace, KILL to the process group), then announce INIT."""
     LEAVE = "Leave"
-    """Stop the workers and end: it is no member any more, while the gang goes on."""
+    """Stop the workers and end: the agent is no longer a member, while the gang goes on."""
     FINISH = "Finish"
     """Stop what still runs and end: the rendezvous is closed."""
 
 
 class CloseReason(StrEnum):
-    """Why a rendezvous is closed; torchelastic's words where it has them."""
+    """Why a rendezvous is closed; the names are torchelastic's where it has them."""
 
     SUCCEEDED = "succeeded"
     RESTARTS_EXHAUSTED = "max_restarts_exhausted"
@@ -201,40 +201,40 @@ class CloseReason(StrEnum):
     JOIN_TIMEOUT = "join_timeout"
     ROUNDS_EXHAUSTED = "max_rounds_exhausted"
     MEMBER_LOST = "member_lost"
-    """A member was lost that no new round makes good: the workload's own budget decides (row T9)."""
+    """No new round can replace a lost member: the workload's own budget decides (row T9)."""
     MEMBER_FAILED = "member_failed"
-    """One failed after another had succeeded: there is no new round then (row T10)."""
+    """A member failed after another had succeeded: then no new round begins (row T10)."""
     ENDED = "ended"
-    """The workload's attempt ends, for reasons of its own."""
+    """The workload's attempt ends for its own reasons."""
 
 
 class Directive(Payload):
-    """What a member is to do now. It stands until another one comes, for as long as nobody answers too."""
+    """The current order for a member. It stays valid until another one arrives, also while no answer comes."""
 
     protocol: int = PROTOCOL
     revision: Annotated[int, Field(ge=0)]
-    """Another one with every other content; told back in `Announcement.seen`."""
+    """It changes with every change of the content; the agent returns it in `Announcement.seen`."""
     kind: DirectiveKind
     assignment: Assignment | None = None
-    """With Run alone."""
+    """Only with Run."""
     reason: CloseReason | None = None
-    """With Finish alone."""
+    """Only with Finish."""
     exit_code: Annotated[int, Field(ge=0, le=255)] = 0
-    """With Leave and Finish: what the agent ends with; where its own workers failed, theirs goes before it.
+    """With Leave and Finish: the agent's exit code; if its own workers failed, theirs takes precedence.
 
-    Leave has 0 only where the member's index is not wanted any more, or has succeeded: its Job never makes a pod again
-    for an index that ended with 0 (row D39).
+    Leave has 0 only if the member's index is no longer wanted, or has succeeded: its Job never recreates a pod for an
+    index that ended with 0 (row D39).
     """
     why: str = ""
-    """In words, for the agent's log."""
+    """A text for the agent's log."""
     deadline: datetime | None = None
-    """When something else will be said at the latest (last call, join timeout, barrier); told, never acted upon."""
+    """When the next directive follows at the latest (last call, join timeout, barrier); shown, never acted upon."""
     grace: Duration = timedelta(seconds=30)
-    """From TERM to KILL (row T13)."""
+    """The time from TERM to KILL (row T13)."""
     heartbeat: Duration = timedelta(seconds=5)
-    """How often to announce when nothing changes."""
+    """The interval of announcements while nothing changes."""
     ask: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Announce again at once: another member has failed, and what belongs together is to be told together."""
+    """Announce again at once: another member has failed, and related failures must be reported together."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -249,18 +249,18 @@ class Refusal(Payload):
     """The answer to an announcement that is not accepted, with one of the statuses below."""
 
     error: str
-    """What was expected, what was found, what to do."""
+    """The expectation, the finding, and what to do."""
 
 
 PATH: Final = "/rendezvous/v1/{workload}/announce"
-"""POST, `Authorization: Bearer TOKEN`, an Announcement as JSON; 200 with a Directive, or a Refusal."""
+"""POST an Announcement as JSON with `Authorization: Bearer TOKEN`; the answer is 200 with a Directive, or a Refusal."""
 STATUS_MALFORMED: Final = 400
-"""No such message: the agent ends, with words."""
+"""The message is malformed: the agent ends with an error text."""
 STATUS_UNPROVEN: Final = 401
-"""The token is not accepted: read the file again, it is renewed there; then go on trying."""
+"""The token is not accepted: read its file again, where it is renewed, and keep trying."""
 STATUS_FOREIGN: Final = 403
-"""The pod the token proves is not of this workload, or not the one that it says it is: the agent ends, with words."""
+"""The token's pod is not of this workload, or not the claimed one: the agent ends with an error text."""
 STATUS_ELSEWHERE: Final = 421
-"""Another process serves this gang: try the next address that the host's name stands for."""
+"""Another process serves this gang: try the next address of the host name."""
 STATUS_LATER: Final = 503
-"""Nobody knows yet: go on as before, and announce again."""
+"""The answer is not known yet: go on as before, and announce again."""

@@ -1,1 +1,1 @@
-"""What is remembered and told of one workload: its state, its status, its report, its history."""
+"""The models of one workload's life: its state, its status, its report, its history."""

@@ -26,11 +26,11 @@ class Event(Payload):
     reason: Reason
     message: str
     attempt: int = 0
-    """The attempt it is of; 0 before the first."""
+    """The attempt that the Event is about; 0 before the first."""
 
 
 class Entry(Payload):
-    """A Service by which clients find an attempt's pods: what a workload has in the cluster's registry."""
+    """A Service by which clients find an attempt's pods: the workload's entry in the cluster's registry."""
 
     name: str
     uid: str
@@ -48,14 +48,14 @@ class Report(Payload):
     restarts: int = 0
     conditions: tuple[Condition, ...] = ()
     generation: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of the custom resource that stands for it, as far as it has been obeyed; None where an Anchor does."""
+    """The applied generation of the custom resource that stands for the workload; None if an Anchor does."""
     events: tuple[Event, ...] = ()
     unlist: Annotated[tuple[Entry, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What is to be gone from the registry before this is told (row L30)."""
+    """The entries that must leave the registry before this report is written (row L30)."""
     before: Annotated[Report | None, Field(exclude_if=lambda value: value is None)] = None
-    """What an earlier operation left to be told, since a decision hung on it: it is written first."""
+    """A report that an earlier operation left unwritten, since a decision depended on it: it is written first."""
 
     def says_the_same_as(self, other: Report | None) -> bool:
-        """Whether the other report would leave the anchor's status as this one does."""
+        """Whether the other report would result in the same anchor status as this one."""
         way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None, "generation": None}
         return other is not None and self.model_copy(update=way) == other.model_copy(update=way)

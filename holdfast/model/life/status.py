@@ -1,4 +1,4 @@
-"""What is told to people and programs: the status and the explanation."""
+"""The status and the explanation, for people and programs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class BudgetStatus(Payload):
 
 
 class Deadline(Payload):
-    """The next moment something happens by itself, and what."""
+    """The next time at which something happens without intervention, and what."""
 
     at: Time
     what: str
 
 
 class GangSize(Payload):
-    """How large the gang of a workload is to be; what its members do is its rendezvous' to say."""
+    """The wanted size of a workload's gang; the rendezvous has the state of its members."""
 
     min: int
     max: int
@@ -59,45 +59,45 @@ class Status(Payload):
     executions: int = 0
     restarts: int = 0
     requeues: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
-    """How often it went back to its queue: what whoever asks for that must expect (row L25)."""
+    """How often it was requeued: a requeue request must expect this number (row L25)."""
     submitted_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When it was submitted, which no requeue changes (row L26)."""
     by: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """Who asked for it, by the API server's own word; empty: unverified (row F13)."""
+    """The user who submitted it, as verified by the API server; empty: unverified (row F13)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether it waits for a person wherever something is lost, and longer for a silent node (rows L4, L7)."""
+    """Whether it waits for a person after any loss, and longer for a silent node (rows L4, L7)."""
     walltime_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When the walltime of its living attempt is over (row L18)."""
     budgets: tuple[BudgetStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
     pods: PodCounts = PodCounts()
     waiting: Annotated[tuple[Waiting, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What its pods wait for that do not run yet."""
+    """What the pods that do not run yet wait for."""
     copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
-    """Of each component that is made in copies, how they stand."""
+    """The counts of each component that is made in copies."""
     gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of an elastic gang (rows T6, T8)."""
+    """The size of an elastic gang (rows T6, T8)."""
     next: Deadline | None = None
     avoided: tuple[ExcludedNode, ...] = ()
-    """Nodes its pods keep off or, while there are none, those that its next pods will."""
+    """The nodes that its pods avoid or, while it has no pods, that its next pods will avoid."""
     failure: Failure | None = None
     """Why it failed, once it has."""
     checkpoint: Annotated[CheckpointRequest | None, Field(exclude_if=lambda value: value is None)] = None
-    """The latest request to save its state, and what came of it."""
+    """The latest request to save its state, and its result."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
-    """The last complete checkpoint, from which the next attempt goes on."""
+    """The last complete checkpoint, from which the next attempt resumes."""
     data: Annotated[tuple[DataSet, ...], Field(exclude_if=lambda value: not value)] = ()
     """The versions of the data sets that it reads, once they are known."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
-    """Claims of its pods that outlived the last attempt that is gone: the next one mounts what is in them (row D25)."""
+    """Claims of its pods that outlived the last attempt that is gone: the next one mounts them (row D25)."""
     resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """The checkpoint that the living attempt went on from."""
+    """The checkpoint from which the living attempt resumed."""
     causes: tuple[Cause, ...] = ()
     causes_total: int = 0
 
 
 class Explanation(Payload):
-    """Why the workload is where it is, and what comes next: answer of the query `explain`."""
+    """Why the workload is in its phase, and what comes next: answer of the query `explain`."""
 
     name: str
     phase: Phase
@@ -111,9 +111,9 @@ class Explanation(Payload):
     now: str
     next: tuple[Deadline, ...] = ()
     kept: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """What of its storage outlives its attempts, and how to have it go with them (row D25)."""
+    """The storage that outlives its attempts, and how to have it deleted with them (row D25)."""
     by: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """As in its status."""
     unblock: str = ""
-    """What a person could do about it, where there is something."""
+    """What a person can do about it, if anything."""
     causes: tuple[Cause, ...] = ()

@@ -1,1 +1,1 @@
-"""The rules of queues, graphs, the broker and the front door, and what is done when one is not healthy."""
+"""The rules of queues, graphs, the broker and the front door, and the repair of an unhealthy entity."""

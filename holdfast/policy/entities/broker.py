@@ -1,7 +1,7 @@
-"""When a checkpoint is worth more than it costs, and who is asked for one in a cycle (row L11). Pure.
+"""When a checkpoint is worth more than it costs, and which workloads are asked for one in a cycle (row L11). Pure.
 
-The measure is Young's: with a cost C and a mean time M between a workload's failures, what is lost to failures and what
-is spent on checkpoints are least together where it saves every sqrt(2 C M) (J. W. Young, CACM 17(9), 1974).
+The interval is Young's: with a checkpoint cost C and a mean time M between a workload's failures, sqrt(2 C M) minimizes
+the sum of work lost to failures and time spent on checkpoints (J. W. Young, CACM 17(9), 1974).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from holdfast.policy.values.edit import edit
 
 
 def begun(broker: Broker) -> BrokerState:
-    """Return the memory of a broker that has looked at nothing yet: all that run are weighed in its first cycle."""
+    """Return the memory of a new broker: it weighs all running workloads in its first cycle."""
     return BrokerState(broker=broker)
 
 
 def configured(state: BrokerState, broker: Broker) -> BrokerState:
-    """Return the state under other numbers: all are weighed anew by them."""
+    """Return the state with a new configuration, by which all workloads are weighed again."""
     return edit(state, broker=broker, later={})
 
 
 def candidate(workload: str, status: Status) -> Candidate | None:
-    """Return what is to be weighed of a workload; None if it does not run, or is saving its state now.
+    """Return a workload as a candidate for a checkpoint; None if it does not run, or is saving its state now.
 
-    Its work is unsaved since its attempt began, or since its last checkpoint was asked for, if that was complete. After
-    one that was not, it is asked again as late as after one that was: whoever could not save is not pressed.
+    Its work is unsaved since its attempt began, or since its last checkpoint was requested. An incomplete checkpoint
+    delays the next request as much as a complete one: a workload that could not save is not pressed.
     """
     if status.phase is not Phase.RUNNING or is_saving(status):
         return None
@@ -59,14 +59,14 @@ def is_saving(status: Status) -> bool:
 
 
 def interval(broker: Broker, one: Candidate) -> timedelta:
-    """Return after how much unsaved work a checkpoint of a workload is worth its cost."""
+    """Return the duration of unsaved work after which a checkpoint of a workload is worth its cost."""
     cost = max(1.0, one.cost if one.cost is not None else broker.cost.total_seconds())
     mean = broker.node_mtbf.total_seconds() / one.pods
     return min(max(timedelta(seconds=sqrt(2 * cost * mean)), broker.least), broker.most)
 
 
 def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: int, now: datetime) -> Weighed:
-    """Return whose checkpoint is due, in the order in which they are to be asked, and when those of the others are."""
+    """Return the workloads whose checkpoint is due, in the order to ask them, and when those of the others are due."""
     late = list[tuple[float, Candidate]]()
     later = dict[str, datetime]()
     count = 0
@@ -77,7 +77,7 @@ def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: in
             late.append(((now - one.since) / span, one))
         else:
             later[one.workload] = one.since + span
-    # By how many times its own interval it has waited; of two alike the larger loses more.
+    # Sort by the wait as a multiple of the workload's own interval; of two equal ones the larger loses more.
     late.sort(key=lambda each: (-each[0], -each[1].pods, each[1].workload))
     return Weighed(
         running=count + saving,
@@ -90,12 +90,12 @@ def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: in
 
 
 def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerState, tuple[Asked, ...]]:
-    """Return the state after a cycle's look, and who is asked: as many as storage bears beside those that save."""
+    """Return the state after a cycle, and the workloads to ask: as many as storage allows beside those now saving."""
     broker = state.broker
-    # What cannot be written is not asked for; those that are due stay so, and come first once it can (row L14).
+    # While the store is away, none is asked; those that are due stay due, and come first once it is back (row L14).
     free = max(0, broker.at_once - seen.saving) if not seen.away else 0
     asked = tuple(Asked(workload=one.workload, why=_why(broker, one, now)) for one in seen.candidates[:free])
-    # Those that were not looked at are still due when they were; what was seen of the others replaces what was known.
+    # Workloads that were not examined keep their due time; the others get a new one.
     later = {key: at for key, at in state.later.items() if at > now} | dict(seen.later)
     return edit(
         state,
@@ -109,7 +109,7 @@ def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerStat
 
 
 def refused(state: BrokerState, one: Asked, now: datetime) -> BrokerState:
-    """Return the state after a workload has taken no request: for as long as one waits at least others come first."""
+    """Return the state after a workload did not take a request: others come first for the shortest interval."""
     asked = tuple(each for each in state.asked if each != one)
     later = {**state.later, key_of(one.workload): now + state.broker.least}
     return edit(state, later=later, asked=asked, asked_total=state.asked_total - 1)
@@ -125,7 +125,7 @@ def _why(broker: Broker, one: Candidate, now: datetime) -> str:
 
 
 def status(state: BrokerState) -> BrokerStatus:
-    """Return how a broker stands."""
+    """Return the status of a broker."""
     seen = state.seen
     waits = max(0, seen.due - max(0, state.broker.at_once - seen.saving)) if not seen.away else seen.due
     message = f"{seen.running} can save their state: {seen.saving} are at it, {seen.due} were due, {waits} of them wait"
@@ -146,7 +146,7 @@ def status(state: BrokerState) -> BrokerStatus:
 
 
 def details(state: BrokerState) -> str:
-    """Return in Markdown how a broker stands, for the Temporal UI."""
+    """Return the status of a broker in Markdown, for the Temporal UI."""
     told = status(state)
     lines = [f"**{told.message}** (cycle {told.cycle}, {told.asked_total} asked in all)", ""]
     lines += [f"- {name_of(one.workload)}: {one.why}" for one in told.asked]

@@ -1,4 +1,4 @@
-"""What becomes of a custom resource that asks for a workload: whether its life begins, goes on, or is over (F3, F7)."""
+"""The verdict on a custom resource that requests a workload: whether its life begins, goes on, or is over (F3, F7)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from holdfast.model import Phase, Reason
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A custom resource, as far as it matters here."""
+    """The fields of a custom resource that the verdict uses."""
 
     uid: str
     life: str = ""
-    """The uid in its annotation: that of the resource whose life began; empty before that."""
+    """The uid in its annotation: the uid of the resource whose life began; empty before that."""
     deleting: bool = False
     held: bool = False
-    """Whether it bears our finalizer."""
+    """Whether it has Holdfast's finalizer."""
     marked: bool = True
-    """Whether it bears all by which the watch finds it: our finalizer, its labels, its annotation."""
+    """Whether it has all marks by which the watch finds it: Holdfast's finalizer, its labels, its annotation."""
     shown: Phase | None = None
     """The phase that its workflow has reported; None before its first report."""
 
@@ -31,29 +31,29 @@ class Run:
     """The latest run under the resource's workflow id."""
 
     uid: str
-    """Of the workload that it is the life of."""
+    """The uid of the workload that the run belongs to."""
     running: bool
     word: str = "Running"
-    """Temporal's own word for how it is."""
+    """Temporal's name for the status of the run."""
 
 
 class Act(StrEnum):
-    """What is to be done."""
+    """The action to take."""
 
     LEAVE = "leave"
-    """Nothing: its workflow decides, or it is over."""
+    """Do nothing: its workflow decides, or it is over."""
     BEGIN = "begin"
     """Begin its life."""
     MARK = "mark"
-    """Mark it again, by which the watch finds it."""
+    """Mark it again, so that the watch finds it."""
     HOLD = "hold"
-    """Nothing, and say why in its status."""
+    """Do nothing, and give the reason in its status."""
     RELEASE = "release"
-    """Take our finalizer off: nothing of it is left."""
+    """Remove Holdfast's finalizer: nothing of the workload is left."""
 
 
 class Verdict(NamedTuple):
-    """What is to be done, and what its status says of it."""
+    """The action to take, and its reason in the status of the resource."""
 
     act: Act
     why: str = ""
@@ -64,12 +64,12 @@ _LEAVE = Verdict(Act.LEAVE)
 
 
 def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verdict:
-    """Return what is to be done with a custom resource.
+    """Return the action to take on a custom resource.
 
     Args:
-        resource: As the API server shows it.
-        run: The latest run under its workflow id, None where Temporal knows none.
-        remains: Whether attempts of it are in the cluster; asked only where its deletion waits for nobody else.
+        resource: The resource as the API server shows it.
+        run: The latest run under its workflow id; None if Temporal knows none.
+        remains: Whether attempts of it are in the cluster; read only if its deletion waits for nothing else.
     """
     own = run is not None and run.uid == resource.uid
     if resource.deleting:

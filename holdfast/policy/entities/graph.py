@@ -1,4 +1,4 @@
-"""What becomes of a graph's workloads as they end: which begin, which cannot any more (row L31). Pure."""
+"""The rules of a graph: which workloads may begin as others end, and which never can (row L31). Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _OUTCOMES: Final = {
 }
 _CANCELLED: Final = "its graph was cancelled"
 _SHOWN: Final = 20
-"""Workloads that the Temporal UI shows of a graph."""
+"""How many workloads of a graph the Temporal UI shows."""
 _NAMED: Final = 3
-"""Dependencies that are named in one sentence."""
+"""How many dependencies one sentence names."""
 _WAITS: Final = {ItemPhase.AWAITED, ItemPhase.BLOCKED}
 _DONE: Final = {
     EdgeKind.SUCCESS: "succeed",
@@ -45,7 +45,7 @@ _DONE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a workload is to be told."""
+    """An order to send to a workload."""
 
     item: str
     uid: str
@@ -56,10 +56,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What an edge says of the workload that waits by it; nothing once what it waits for has come."""
+    """The answer of an edge to the workload that waits on it; empty once its condition is met."""
 
     never: str = ""
-    """Why what it waits for cannot come any more; empty: it still can, or has."""
+    """Why the condition can no longer be met; empty: it still can be, or is."""
     waits: str = ""
 
 
@@ -67,15 +67,15 @@ _MET: Final = _Answer()
 
 
 def begun(graph: Graph) -> GraphState:
-    """Return the memory of a graph of which nobody has been heard."""
+    """Return the memory of a graph that has had no message from its workloads."""
     return GraphState(items={name: Item() for name in graph.items})
 
 
 def heard(graph: Graph, state: GraphState, news: GraphNews) -> GraphState:
-    """Return the state after a workload has told how it stands; what was told before, or by a stranger, is nothing new.
+    """Return the state after a message of a workload; a repeated message, or one of a stranger, changes nothing.
 
-    The first outcome of a workload is what counts for those that wait for it; a person may revive it afterwards, and
-    then it is in the cluster again.
+    The first outcome of a workload counts for those that wait for it. A person may revive it afterwards, and then it is
+    in the cluster again.
     """
     item = state.items.get(news.item)
     if item is None or (item.uid and item.uid != news.workload_uid):
@@ -85,13 +85,13 @@ def heard(graph: Graph, state: GraphState, news: GraphNews) -> GraphState:
         if not item.phase.ended or not item.uid:
             fresh = edit(fresh, phase=_OUTCOMES[news.outcome])
     elif not item.uid:
-        # One that was given up before it came is given up once more, now that there is somebody to be told.
+        # A workload that was refused before it was submitted is refused again, now that it can receive the order.
         fresh = edit(fresh, phase=ItemPhase.BLOCKED)
     return edit(state, items={**state.items, news.item: fresh}) if fresh != item else state
 
 
 def stranger(state: GraphState, news: GraphNews) -> Order | None:
-    """Return what is said to a workload that is none of the graph's, or not the one that it has heard of; else None."""
+    """Return the order for a workload that is not in the graph, or not the one that the graph knows; else None."""
     item = state.items.get(news.item)
     if item is not None and (not item.uid or item.uid == news.workload_uid):
         return None
@@ -102,7 +102,7 @@ def stranger(state: GraphState, news: GraphNews) -> Order | None:
 
 
 def gone(state: GraphState, order: Order) -> GraphState:
-    """Return the state after a workload could not be told: its workflow is closed, and says nothing any more."""
+    """Return the state after an order could not be delivered: the workflow is closed, and sends no more messages."""
     found = state.items.get(order.item)
     if found is None or found.uid != order.uid:
         return state
@@ -111,15 +111,15 @@ def gone(state: GraphState, order: Order) -> GraphState:
 
 
 def cancelled(state: GraphState, why: str) -> GraphState:
-    """Return the state once a person has said that nothing of the graph is to go on."""
+    """Return the state after a person cancelled the graph."""
     return state if state.cancelled else edit(state, cancelled=shortened(why) or "the graph was cancelled")
 
 
 def step(graph: Graph, state: GraphState) -> tuple[GraphState, tuple[Order, ...]]:
-    """Return the state after all that can be decided is decided, and what workloads are to be told.
+    """Return the state after everything that can be decided is decided, and the orders for workloads.
 
-    What cannot begin any more is refused, and with it what waits for its success; what may begin does so in the order
-    of the document, and of those that exclude each other the first.
+    A workload that can no longer begin is refused, and with it those that wait for its success. Workloads that may
+    begin are admitted in the order of the document; of those that exclude each other, the first.
     """
     items, orders = dict(state.items), list[Order]()
     if state.cancelled:
@@ -127,12 +127,12 @@ def step(graph: Graph, state: GraphState) -> tuple[GraphState, tuple[Order, ...]
             if item.phase in _WAITS or item.phase is ItemPhase.ADMITTED:
                 _refuse(items, orders, name, _CANCELLED, Reason.CANCEL_REQUESTED, state.cancelled)
             elif item.phase.ended and is_there(item) and item.why != _CANCELLED:
-                # A person may have revived it since.
+                # A person may have revived it since then.
                 items[name] = edit(item, why=_CANCELLED)
                 orders.append(Order(name, item.uid, False, state.cancelled, Reason.CANCEL_REQUESTED))
         return edit(state, items=items), tuple(orders)
     books = _Books(graph, items)
-    # In this order what is refused for another's sake is refused in the same step.
+    # In this order, a refusal and the refusals that follow from it happen in the same step.
     for node in books.sorted:
         for name in node.items:
             item = items[name]
@@ -161,7 +161,7 @@ def _refuse(
 ) -> None:
     item = items[name]
     if item.phase is ItemPhase.AWAITED:
-        # Nobody has been heard of who could be told; who comes yet is told then.
+        # No workload has reported yet that could receive the order; one that is submitted later gets it then.
         items[name] = edit(item, phase=ItemPhase.CANCELLED, released=True, why=why)
         return
     items[name] = edit(item, phase=ItemPhase.REFUSED, why=why)
@@ -169,7 +169,7 @@ def _refuse(
 
 
 class _Books:
-    """How many of each node are in which phase, kept up as items change."""
+    """The count of each node's workloads by phase, kept up to date as items change."""
 
     def __init__(self, graph: Graph, items: Mapping[str, Item]) -> None:
         self._graph, self._items = graph, items
@@ -183,7 +183,7 @@ class _Books:
                     self._against[node.name].add(edge.node)
                     self._against[edge.node].add(node.name)
         self._shared: dict[str, tuple[_Answer, ...]] = {}
-        """What those edges of a node say that are the same for all of its tasks, until a node changes it is after."""
+        """A node's answers of the edges that are the same for all its tasks, until a node that it waits for changes."""
         self._own = {
             node.name: [edge for edge in node.after if edge.on is EdgeKind.CORRESPONDING] for node in graph.nodes
         }
@@ -194,7 +194,7 @@ class _Books:
 
     @property
     def sorted(self) -> list[GraphNode]:
-        """All nodes, each after those that it waits for."""
+        """All nodes, each after the nodes that it waits for."""
         return [self._nodes[name] for name in TopologicalSorter(self._graph.before).static_order()]
 
     def moved(self, node: GraphNode, before: Item, after: Item) -> None:
@@ -209,7 +209,7 @@ class _Books:
         return next((answer.never for answer in self._answers(node, name) if answer.never), "")
 
     def waits(self, node: GraphNode, name: str) -> str:
-        """Return what it waits for, in words; empty if nothing."""
+        """Return a text of what it waits for; empty if nothing."""
         waits = [answer.waits for answer in self._answers(node, name) if answer.waits]
         waits += [f"{other} to be gone" for other in sorted(self._against[node.name]) if self._there[other]]
         return _listed("; ", waits)
@@ -265,16 +265,16 @@ class _Books:
 
 
 def is_there(item: Item) -> bool:
-    """Whether pods of a workload may run."""
+    """Whether pods of a workload may be running."""
     begun_ = item.phase in {ItemPhase.ADMITTED, ItemPhase.REFUSED} or item.phase.ended
     return begun_ and not item.released
 
 
 def over(graph: Graph, state: GraphState) -> Phase | None:
-    """Return what a graph came to once nothing of it is left to happen; None before.
+    """Return the outcome of a graph once all of its workloads have ended; None before.
 
-    It has failed where a workload failed that nothing was to follow upon: a node after it on Failure or Any. It is
-    cancelled where a person cancelled it, or a workload of it that nothing was to follow upon.
+    It has failed if a workload failed whose node has no node after it on Failure or Any. It is cancelled if a person
+    cancelled the graph, or a workload whose node has no such node after it.
     """
     if any(not item.phase.ended or is_there(item) for item in state.items.values()):
         return None
@@ -290,7 +290,7 @@ def over(graph: Graph, state: GraphState) -> Phase | None:
 
 
 def phase_of(graph: Graph, state: GraphState) -> Phase:
-    """Return which phase a graph is in."""
+    """Return the phase of a graph."""
     ended = over(graph, state)
     if ended is not None:
         return ended
@@ -298,9 +298,9 @@ def phase_of(graph: Graph, state: GraphState) -> Phase:
 
 
 def status(graph: Graph, state: GraphState) -> GraphStatus:
-    """Return how a graph stands."""
+    """Return the status of a graph."""
     books = _Books(graph, state.items)
-    # It was read and checked when it came; with ten thousand dependencies that is not done again for each that asks.
+    # The graph was validated when it was submitted; with 10,000 dependencies it is not validated again for each query.
     return GraphStatus.model_construct(
         name=graph.name,
         namespace=graph.namespace,
@@ -319,7 +319,7 @@ def status(graph: Graph, state: GraphState) -> GraphStatus:
 
 
 def details(graph: Graph, state: GraphState) -> str:
-    """Return in Markdown how a graph stands, for the Temporal UI."""
+    """Return the status of a graph in Markdown, for the Temporal UI."""
     counts = ", ".join(f"{count} {one.value}" for one, count in _counts(state).items())
     lines = [f"**{phase_of(graph, state).value}**: {_message(state)} ({counts})", ""]
     left = ((name, item) for name, item in state.items.items() if not item.phase.ended)

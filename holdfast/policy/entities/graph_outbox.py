@@ -1,4 +1,4 @@
-"""What a graph's run leaves to the next one to tell, bounded (D6, D7). Pure."""
+"""The unsent orders that a graph's run leaves to the next run, bounded (D6, D7). Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from holdfast.policy.entities.graph import Order
 from holdfast.policy.values.edit import edit
 
 STRANGERS_MAXIMUM: Final = 1_000
-"""Workloads that are none of the graph's and are still to be told so. One beyond them stays blocked, which is safe."""
+"""Workloads outside the graph whose refusal is unsent. Any beyond this number stays blocked, which is safe."""
 
 
 def carried_over(state: GraphState, waiting: Iterable[Order]) -> GraphState:
-    """Return the memory for the next run, with what has yet to be told: to each workload what was decided last."""
+    """Return the memory for the next run, with the unsent orders: for each workload the latest one."""
     ours, strangers = dict[str, GraphOwed](), dict[tuple[str, str], GraphOwed]()
     for order in waiting:
         owed = GraphOwed(item=order.item, uid=order.uid, admit=order.admit, reason=order.reason, why=order.why)
@@ -27,6 +27,6 @@ def carried_over(state: GraphState, waiting: Iterable[Order]) -> GraphState:
 
 
 def taken_over(state: GraphState) -> tuple[GraphState, tuple[Order, ...]]:
-    """Return the memory of the run before, and what it has left to tell."""
+    """Return the memory of the run before, and its unsent orders."""
     orders = (Order(one.item, one.uid, one.admit, one.why, one.reason) for one in state.owed)
     return edit(state, owed=()), tuple(orders)

@@ -1,4 +1,4 @@
-"""The memory of a graph that is begun anew, from what its workloads have come to (row D2). Pure."""
+"""The memory of a restarted graph, rebuilt from the states of its workloads (row D2). Pure."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ class Found:
     uid: str
     outcome: Phase | None = None
     admitted: bool = False
-    """Whether its graph has let it begin."""
+    """Whether its graph has admitted it."""
     released: bool = False
-    """Whether it holds nothing of the cluster, and will not again."""
+    """Whether it holds nothing in the cluster, and never will again."""
     why: str = ""
-    """Why its graph had it end, if that is what ended it."""
+    """Why its graph refused it, if that is what ended it."""
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to hear of it."""
+        """Whether it will send no more messages."""
         return self.outcome is not None and self.released
 
     def news(self, item: str) -> GraphNews:
-        """Return what the workload itself would tell its graph."""
+        """Return the message that the workload itself would send to its graph."""
         return GraphNews(item=item, workload_uid=self.uid, outcome=self.outcome, released=self.released)
 
 
 def found_open(status: Status) -> Found:
-    """Return what a workload whose workflow is open says of itself."""
+    """Return a workload whose workflow is open, from its own status."""
     holds = any(each.type is ConditionType.QUOTA_RESERVED and each.status for each in status.conditions)
     outcome = status.phase if status.phase.ended else None
-    # One that is suspended before it began does not say whether it waits: its graph decides that anew.
+    # The status of a workload suspended before it began does not show whether it waits: its graph decides again.
     waits = status.attempt == 0 and (status.reason is Reason.BLOCKED or status.phase is Phase.SUSPENDED)
     released = outcome is not None and not holds
     return Found(status.uid, outcome, admitted=not waits, released=released, why=_why(status))
 
 
 def found_closed(uid: str, status: Status | None, *, failed: bool) -> Found:
-    """Return what a workload came to whose workflow is closed, by the status that it wrote down last."""
+    """Return a workload whose workflow is closed, with its outcome from the last status that it recorded."""
     outcome = status.phase if status is not None and status.phase.ended else None
     if outcome is None:
         outcome = Phase.FAILED if failed else Phase.CANCELLED
@@ -69,10 +69,10 @@ def rebuilt(graph: Graph, known: GraphState | None, found: Mapping[str, Found], 
 
     Args:
         graph: its document.
-        known: what an earlier run of it remembered, if that can be read: it counts for workloads of which Temporal
-            does not know any more.
-        found: the workloads that there are, by the item.
-        cancelled: why a person cancelled the graph; empty if nobody did.
+        known: the memory of an earlier run, if it can be read: it counts for workloads that Temporal no longer
+            knows.
+        found: the workloads that exist, by item.
+        cancelled: why a person cancelled the graph; empty if not cancelled.
     """
     state = policy.begun(graph)
     items = dict(state.items)

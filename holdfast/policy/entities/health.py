@@ -1,6 +1,6 @@
-"""The entity workflows of a cluster: who needs each, what begins it, and what is done when one is not healthy (D2).
+"""The entity workflows of a cluster: what depends on each, what starts it, and how an unhealthy one is repaired (D2).
 
-Pure. The watchdog of a worker carries out what `judge` says; `explain` and `doctor` say the same to a person.
+Pure. The watchdog of a worker carries out the verdicts of `judge`; `explain` and `doctor` show them to a person.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from holdfast import names
 from holdfast.policy.values.record import shortened
 
 FAILURES: Final = 3
-"""Failed workflow tasks in a row after which an entity counts as failing."""
+"""The number of consecutive failed workflow tasks after which an entity counts as failing."""
 DEADLOCK: Final = "[TMPRL1101]"
-"""In the message of a task that a worker gave up since it had no time for it: the entity is not at fault."""
+"""Marks the failure message of a task that a worker had no time for: the entity is not at fault."""
 TIMED_OUT: Final = "it timed out"
-"""The reason of an entity whose run took longer than Temporal allows."""
+"""The reason of an entity whose run exceeded Temporal's timeout."""
 PAUSE: Final = timedelta(seconds=30)
-"""How long one that failed is not begun anew at most: it may fail as soon as it begins."""
+"""The longest wait before a failed entity is started again: it may fail as soon as it starts."""
 PATIENCE_MAXIMUM: Final = timedelta(hours=1)
-"""Up to which patience with an entity doubles each time that it is ended."""
+"""The limit of the patience with an entity, which doubles each time the entity is terminated."""
 MARK: Final = "holdfast watchdog"
-"""How the reason begins by which the watchdog terminates an entity."""
+"""The prefix of the reason with which the watchdog terminates an entity."""
 
 
 class Source(StrEnum):
-    """What says that an entity is to exist, and what it begins with."""
+    """The source that requires an entity to exist, and that holds its input."""
 
     SETTINGS = "Settings"
-    """The settings of the cluster's workers: there is one for each cluster."""
+    """The settings of the cluster's workers: each cluster has one such entity."""
     DOCUMENT = "Document"
-    """The document that a person or a workload began it with; the history of its last run holds that."""
+    """The document with which a person or a workload started it; the history of its last run contains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,26 @@ class Entity:
     type: str
     """Its workflow type."""
     title: str
-    """What a person calls it."""
+    """Its name for people."""
     prefix: Callable[[str], str]
-    """The id, or what all ids begin with where there are several, for a cluster."""
+    """Returns its workflow id for a cluster, or the prefix of all ids if a cluster has several."""
     source: Source
     needed_by: str
-    """Who depends on it."""
+    """What depends on it."""
     meanwhile: str
-    """What does not happen while it is away."""
+    """What happens late, or does not happen, while it is away."""
     several: bool = False
     fails_as_result: bool = False
-    """Whether a failed workflow is a result that stands, as for a graph that failed."""
+    """Whether a failed workflow is a final result, as for a graph that failed."""
 
     def query(self, cluster: str) -> str:
-        """Return Temporal's list filter for those of a cluster, open and closed."""
+        """Return Temporal's list filter for a cluster's entities of this kind, open and closed."""
         prefix = self.prefix(cluster)
         which = f"WorkflowId STARTS_WITH '{prefix}'" if self.several else f"WorkflowId = '{prefix}'"
         return f"WorkflowType = '{self.type}' AND {which}"
 
     def name_of(self, workflow_id: str) -> str:
-        """Return what a person calls the entity that has this id: `queue gpus`."""
+        """Return the name, for people, of the entity with this id: `queue gpus`."""
         rest = workflow_id.split("/")[2:]
         return f"{self.title} {'/'.join(rest)}" if rest else self.title
 
@@ -141,7 +141,7 @@ def entity_of(workflow_type: str) -> Entity:
     """Return the kind of a workflow type.
 
     Raises:
-        KeyError: if it is none of an entity.
+        KeyError: if no entity has this workflow type.
     """
     return _BY_TYPE[workflow_type]
 
@@ -150,13 +150,13 @@ _BY_TYPE: Final = {entity.type: entity for entity in ENTITIES}
 
 
 class Execution(StrEnum):
-    """What Temporal says of the latest run of an entity."""
+    """The status of the latest run of an entity in Temporal."""
 
     ABSENT = "Absent"
-    """Temporal knows of none."""
+    """Temporal knows no run."""
     RUNNING = "Running"
     ENDED = "Ended"
-    """It completed, or was cancelled: its own decision or a person's."""
+    """It completed, or was cancelled, by its own decision or a person's."""
     FAILED = "Failed"
     LOST = "Lost"
     """It was terminated, or timed out."""
@@ -170,38 +170,38 @@ class Sight:
     execution: Execution
     run_id: str = ""
     since: datetime | None = None
-    """When it closed; of one that runs, when the first of its tasks failed of those that failed in a row."""
+    """When it closed; if it runs, when the first of its consecutive failed tasks failed."""
     failures: int = 0
-    """How many of its workflow tasks failed or timed out until now, since the last one that was carried out."""
+    """How many of its workflow tasks have failed or timed out since the last one that succeeded."""
     latest: datetime | None = None
-    """When the last of its tasks failed, as far as that is written down."""
+    """When the last of its tasks failed, as far as the history shows."""
     is_cut: bool = False
-    """Whether so much came since the last task that was carried out that not all of it was read."""
+    """Whether the history since the last task that succeeded is so long that only a part of it was read."""
     failure: str = ""
-    """What the failed task said; empty where tasks only timed out, as they do when a worker dies."""
+    """The message of the failed task; empty if tasks only timed out, as they do when a worker dies."""
     reason: str = ""
-    """By which it was terminated, or failed."""
+    """The reason for its termination or failure."""
 
 
 class Act(StrEnum):
-    """What the watchdog does."""
+    """The action of the watchdog."""
 
     NOTHING = "Nothing"
     END = "End"
-    """Terminate it: no later task can succeed. The next look begins it anew."""
+    """Terminate it: no later task can succeed. The next look starts it again."""
     BEGIN = "Begin"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How an entity stands, and what is done about it."""
+    """The health of an entity, and the action to take."""
 
     healthy: bool
     act: Act = Act.NOTHING
     says: str = ""
-    """What is wrong, for a person; empty where nothing is."""
+    """The problem, for a person; empty if there is none."""
     until: str = "a worker has rebuilt it"
-    """What has to happen, for a person."""
+    """The event that ends the problem, for a person."""
     remedy: str = "a worker with the role watch begins it anew: look whether one runs, and at its log"
     """What a person can do."""
 
@@ -210,16 +210,16 @@ _WELL: Final = Verdict(healthy=True)
 
 
 def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta, first: Sight | None = None) -> Verdict:
-    """Return how an entity stands, and what is done about it.
+    """Return the health of an entity, and the action to take.
 
     Args:
         entity: its kind.
-        sight: what Temporal says of it.
+        sight: the entity as Temporal describes it.
         now: the time.
-        patience: how long tasks fail before the entity is ended: during a rolling upgrade a worker of another release
-            may take the task in the meantime.
-        first: what was seen of it when this watchdog first found it failing, from `first_of`: it is ended only if
-            another task has failed since. None: whoever asks does not end it.
+        patience: how long tasks may fail before the entity is terminated: during a rolling upgrade a worker of another
+            release may take the task in the meantime.
+        first: the sight in which this watchdog first found it failing, from `first_of`: the entity is terminated only
+            if another task has failed since. None: the caller does not terminate it.
     """
     match sight.execution:
         case Execution.RUNNING:
@@ -231,7 +231,7 @@ def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta, firs
         case Execution.FAILED if entity.fails_as_result:
             return _WELL
         case Execution.FAILED:
-            # What fails as soon as it begins is not begun in a tight loop.
+            # An entity that fails as soon as it starts is not restarted in a tight loop.
             waits = sight.since is not None and now - sight.since < min(patience, PAUSE)
             act = Act.NOTHING if waits else Act.BEGIN
             return Verdict(healthy=False, act=act, says=f"its workflow failed{_at(sight)}{_because(sight.reason)}")
@@ -251,30 +251,30 @@ def _absent(entity: Entity) -> Verdict:
 
 
 def is_failing(sight: Sight) -> bool:
-    """Whether an entity's tasks fail, and something says why: it may have to be ended."""
+    """Whether an entity's tasks fail with a message: the entity may have to be terminated."""
     return sight.execution is Execution.RUNNING and sight.failures >= FAILURES and bool(sight.failure)
 
 
 def is_fault(message: str) -> bool:
-    """Whether a task that failed with this message may be the entity's fault, not that of a worker without time."""
+    """Whether a task failure with this message may be the entity's fault, not that of a worker without time."""
     return DEADLOCK not in message
 
 
 def first_of(first: Sight | None, sight: Sight) -> Sight:
-    """Return the sight at which an entity was first seen to fail as it does now.
+    """Return the sight in which the current series of failures was first seen.
 
     Args:
-        first: that of earlier looks; None if it was well at the last one.
-        sight: the one of now, which is failing.
+        first: the first sight from earlier looks; None if the entity was healthy at the last look.
+        sight: the current sight, which is failing.
     """
     if first is None or first.run_id != sight.run_id:
         return sight
     went_on = not sight.is_cut and first.since is not None and sight.since is not None and sight.since > first.since
-    return sight if went_on else first  # Having gone on in between, it fails anew.
+    return sight if went_on else first  # It went on in between: a new series.
 
 
 def patience_with(patience: timedelta, ends: int) -> timedelta:
-    """Return the patience with an entity that has been ended so often: to end it again may not help either."""
+    """Return the patience with an entity after so many terminations: another one may not help either."""
     return max(patience, min(patience * 2 ** min(ends, 20), PATIENCE_MAXIMUM))
 
 
@@ -282,7 +282,7 @@ def _running(sight: Sight, now: datetime, patience: timedelta, first: Sight | No
     if sight.failures < FAILURES:
         return _WELL
     if not sight.failure:
-        # Workers that die with a task in hand, or a task that takes too long: another worker may succeed.
+        # Workers died during a task, or a task takes too long: another worker may succeed.
         return Verdict(
             healthy=False,
             says=f"{sight.failures} tasks of its workflow in a row took too long",
@@ -296,27 +296,27 @@ def _running(sight: Sight, now: datetime, patience: timedelta, first: Sight | No
 
 
 def _tried_since(first: Sight, sight: Sight) -> bool:
-    """Whether another task has failed: what was seen first may have been the trace of a fault that has passed."""
+    """Whether another task has failed: the first sight may show only the trace of a fault that has passed."""
     if sight.failures > first.failures:
         return True
     return first.latest is not None and sight.latest is not None and sight.latest > first.latest
 
 
 def is_needed(sight: Sight, depended_on: bool) -> bool:
-    """Whether an entity that was begun by a document is begun anew.
+    """Whether an entity that a document started is started again.
 
-    One that a person terminated and that nobody depends on stays away. One that the watchdog itself ended comes back.
+    If nothing depends on it, it stays away, unless the watchdog itself terminated it.
     """
     return depended_on or sight.reason.startswith(MARK)
 
 
 def reason_of(verdict: Verdict) -> str:
-    """Return the reason by which an entity is terminated, for the person who finds it in Temporal."""
+    """Return the reason with which an entity is terminated, for the person who finds it in Temporal."""
     return shortened(f"{MARK}: {verdict.says}; it is begun anew from what the cluster shows")
 
 
 def sentence(entity: Entity, workflow_id: str, verdict: Verdict) -> str:
-    """Say in one sentence what is wrong with an entity, and what that means to those who depend on it."""
+    """Say in one sentence what is wrong with an entity, and what that means for its dependents."""
     return f"{entity.name_of(workflow_id)}: {verdict.says}; until {verdict.until}, {entity.meanwhile}"
 
 
@@ -327,8 +327,8 @@ def needs_of(
 
     Args:
         workflow_id: the workload's.
-        queue: the queue that lets it in; empty if none does.
-        graph: the graph that it belongs to; empty if to none.
+        queue: the queue that admits it; empty if it has none.
+        graph: the graph that it belongs to; empty if it has none.
         gang: whether its members meet in a rendezvous.
     """
     cluster, namespace, name = names.parse_workflow_id(workflow_id)
@@ -346,10 +346,10 @@ def needs_of(
 
 
 def concerns(entity: Entity, execution: Execution) -> bool:
-    """Whether a workload is told how an entity stands that it depends on.
+    """Whether the state of an entity that a workload depends on is shown for the workload.
 
-    One that is not there concerns it only where it must be: a queue and a graph were there before the workload was. A
-    rendezvous begins with an attempt, and whether a cluster has a monitor of nodes is for its workers' settings to say.
+    An absent entity matters only if it must exist: a queue and a graph existed before the workload. A rendezvous starts
+    with an attempt, and the workers' settings decide whether a cluster has a node monitor.
     """
     return execution is not Execution.ABSENT or entity.type in {names.QUEUE_WORKFLOW, names.GRAPH_WORKFLOW}
 

@@ -1,4 +1,4 @@
-"""Whom an admission queue lets in, in which cycle, and what it remembers of workloads (rows L9, L26, L27). Pure."""
+"""The rules of an admission queue: what it admits in which cycle, and what it remembers (rows L9, L26, L27). Pure."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from holdfast.policy.values.edit import edit
 from holdfast.policy.values.record import shortened
 
 CYCLE: Final = timedelta(seconds=1)
-"""What a cycle takes at least, where somebody waits for the next one alone."""
+"""The shortest duration of a cycle, if a workload waits only for the next cycle."""
 LOOK_SOON: Final = timedelta(seconds=15)
-"""How soon a queue that has just begun looks again, and one that waits for the word of some."""
+"""The time to the next look of a queue that has just begun, or that waits for messages of workloads."""
 SETTLING: Final = 2
-"""How many looks it takes until whoever is there must have been in the list."""
+"""How many looks it takes until the list must have contained every existing workload."""
 LOOK_EVERY: Final = timedelta(minutes=10)
-"""How often the cluster is looked at, while somebody waits, for workloads that ended without saying so."""
+"""How often a queue in which workloads wait looks at the cluster for workloads that ended without a message."""
 SHOWN: Final = 500
-"""Workloads of a kind that a status names."""
+"""How many waiting workloads, and how many admitted ones, a status names."""
 _DETAILED: Final = 20
-"""Workloads that the Temporal UI shows of a queue."""
+"""How many workloads of a queue the Temporal UI shows."""
 _ROOMY: Final = 0.9
-"""The share of what a queue can remember below which it asks again those that it turned away."""
+"""The fill level of a queue's memory below which it asks again the workloads that it turned away."""
 _FULL: Final = f"its queue is full: it remembers at most {ITEMS_MAXIMUM:,} workloads, fewer if they request many kinds"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a workload is to be told."""
+    """An order to send to a workload."""
 
     workload: str
     given: QueueOrder
@@ -54,46 +54,46 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look at a queue's cluster came to."""
+    """The result of a look at a queue's cluster."""
 
     kueue: bool
     workloads: tuple[str, ...]
-    """Workflows that are this queue's and open."""
+    """The open workflows of this queue."""
     gone: tuple[str, ...]
-    """Uids of workloads it has let in whose workflow is closed, and of which no pod is left."""
+    """The uids of admitted workloads whose workflow is closed, and of which no pod is left."""
 
 
 def begun(queue: Queue) -> QueueState:
-    """Return the memory of a queue of which nobody has been heard."""
+    """Return the memory of a queue that has had no message from workloads."""
     return QueueState(queue=queue)
 
 
 def configured(state: QueueState, queue: Queue) -> QueueState:
-    """Return the state under another quota or strategy; what was let in stays, whatever the quota is now.
+    """Return the state with another quota or strategy; admitted workloads stay admitted, whatever the quota is now.
 
-    One that was to end goes on: whoever says what it is to be wants it to be there.
+    A queue that was closing goes on: a user who configures it wants it to exist.
     """
     return edit(state, queue=queue, closing="")
 
 
 def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState, QueueOrder | None]:
-    """Return the state after a workload has said how it stands, and what it is answered at once.
+    """Return the state after a workload has reported its standing, and the immediate answer.
 
-    What comes back from a failed attempt lets go of its place in the quota and asks anew in one word, and keeps its
-    place in the order, which is that of its submission.
+    A workload requeued after a failed attempt releases its quota and asks again in one message. It keeps its place in
+    the order, which is the order of submission.
     """
     if news.workload in state.awaited:
         state = edit(state, awaited=tuple(one for one in state.awaited if one != news.workload))
     item = state.items.get(news.uid)
     if item is not None and news.turn < item.turn:
-        # Its memory was restored to an earlier time, as a reset of its workflow does: it has to count on from here.
+        # The workload's memory was restored to an earlier time, as by a workflow reset: it must count on from here.
         why = f"queue {state.queue.name} knows of its request {item.turn}"
         return state, QueueOrder(uid=news.uid, turn=item.turn, again=True, why=why)
     if news.standing is Standing.RELEASED:
         return forgotten(state, news.uid), None
     if item is not None and news.turn == item.turn:
         if news.standing is Standing.ASKS and item.admitted:
-            # It has lost the word, as memory does that is restored to an earlier time, or has not had it yet.
+            # It has lost the order, since its memory was restored to an earlier time, or has not received it yet.
             item = edit(item, demand=news.demand)
             return _kept(state, news.uid, item), let_in(news.uid, item, state.queue)
         holds = news.standing is Standing.HOLDS
@@ -117,16 +117,16 @@ def _kept(state: QueueState, uid: str, item: QueueItem) -> QueueState:
 
 
 def forgotten(state: QueueState, uid: str) -> QueueState:
-    """Return the state without a workload: it asks for nothing, and holds nothing."""
+    """Return the state without a workload that neither asks for nor holds quota."""
     items = {key: one for key, one in state.items.items() if key != uid}
     return edit(state, items=items, doubted={key: left for key, left in state.doubted.items() if key != uid})
 
 
 def gone(state: QueueState, order: Order) -> QueueState:
-    """Return the state after a workload could not be told something: most likely its workflow is closed.
+    """Return the state after an order could not be delivered: most likely the workload's workflow is closed.
 
-    A workload that waits holds nothing, and is forgotten. One that was let in may have pods, whether or not it got
-    that message: it keeps its quota until a look at the cluster proves that none exists (row D13). That look is due at
+    A workload that waits holds nothing, and is forgotten. An admitted one may have pods, whether or not it got that
+    message: it keeps its quota until a look at the cluster proves that none exists (row D13). That look is due at
     once.
     """
     state = edit(state, awaited=tuple(one for one in state.awaited if one != order.workload))
@@ -140,11 +140,11 @@ def gone(state: QueueState, order: Order) -> QueueState:
 
 
 def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tuple[Order, ...]]:
-    """Return the state after a look at the cluster, and who is to say how it stands.
+    """Return the state after a look at the cluster, and orders to the workloads that must report their standing.
 
-    A queue that has just begun knows of nobody, while workloads may hold what an earlier one of its name has let them
-    have: nobody is let in before all of them were heard. It looks a second time soon, since the list may have been
-    behind. Who waits and is not in the list is asked too: if its workflow is closed, that cannot be told it.
+    A new queue knows no workload, but workloads may hold quota from an earlier queue of its name: it admits none before
+    all have reported. It looks a second time soon, since the list may have been stale. A waiting workload that is not
+    in the list is asked too: if its workflow is closed, the order cannot be delivered.
     """
     for uid in given.gone:
         state = forgotten(state, uid)
@@ -157,7 +157,7 @@ def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tup
     missed: tuple[str, ...] = ()
     if state.looks >= SETTLING:
         missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
-    # A holder that is open and could not be told is asked: if it still asks, it is told again.
+    # A holder whose workflow is open but that missed an order is asked: if it still asks, it gets the order again.
     unsure = tuple(state.items[uid].workload for uid in state.doubted if state.items[uid].workload in there)
     # The first look may have begun before the doubt arose; the second one has not.
     doubted = {uid: left - 1 for uid, left in state.doubted.items() if left > 1}
@@ -167,7 +167,7 @@ def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tup
 
 
 def _is_full(state: QueueState, share: float = 1) -> bool:
-    """Whether so many workloads are remembered, or by so many words, that this share of what it can remember is."""
+    """Whether the number or the size of the remembered workloads reaches this share of the maximum."""
     count, size = len(state.items), sum(one.size for one in state.items.values())
     return count >= ITEMS_MAXIMUM * share or size >= MEMORY_MAXIMUM * share
 
@@ -177,13 +177,13 @@ def _has_room_again(state: QueueState) -> bool:
 
 
 def looks(state: QueueState, now: datetime) -> bool:
-    """Whether the cluster is to be looked at now."""
+    """Whether a look at the cluster is due now."""
     due = _look_due(state)
     return state.looked_at is None or _has_room_again(state) or (due is not None and now >= due)
 
 
 def _look_due(state: QueueState) -> datetime | None:
-    """Return when the cluster is to be looked at again; None: not before something is heard."""
+    """Return when the next look at the cluster is due; None: not before the next message."""
     if state.looked_at is None:
         return None
     if SETTLING in state.doubted.values():
@@ -195,7 +195,7 @@ def _look_due(state: QueueState) -> datetime | None:
 
 
 def wakes(state: QueueState, now: datetime, *, looking: bool = False) -> datetime | None:
-    """Return when there is something to do though nothing is heard; None: never. Who looks is not woken to look."""
+    """Return when there is work without a new message; None: never. A queue that is looking is not woken for a look."""
     if any(one.cycle and one.cycle >= state.cycle for _, one in _pending(state)) and not _closed(state):
         return now + CYCLE
     due = None if looking else _look_due(state)
@@ -203,11 +203,11 @@ def wakes(state: QueueState, now: datetime, *, looking: bool = False) -> datetim
 
 
 def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
-    """Return the state after a cycle, and who is let in by it.
+    """Return the state after a cycle, and the orders for the workloads that it admits.
 
-    All that wait are looked at once, by priority, then submission, then name. Each is let in at most once, since its
-    place in the quota is taken in the same step. What came back in this cycle is not let in in it (row L27), but what
-    it asks for is set aside, so that what was submitted after it does not go before it (row L26).
+    Each waiting workload is examined once, by priority, then submission, then name. Each is admitted at most once,
+    since its quota is taken in the same step. A workload requeued in this cycle is not admitted in it (row L27), but
+    its demand is reserved, so that workloads submitted after it do not overtake it (row L26).
     """
     if not any(True for _ in _pending(state)) or _closed(state):
         return state, ()
@@ -222,14 +222,14 @@ def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
 
 
 def let_in(uid: str, item: QueueItem, queue: Queue) -> QueueOrder:
-    """Return what a workload is told that is let in."""
+    """Return the order that admits a workload."""
     return QueueOrder(
         uid=uid, turn=item.turn, admit=True, why=f"queue {queue.name} lets it in, in its cycle {item.cycle}"
     )
 
 
 def _closed(state: QueueState) -> str:
-    """Return why nobody is let in, whoever waits; empty if somebody may be."""
+    """Return why the queue admits no workload at all; empty if it may."""
     if state.closing:
         return f"its queue is to end: {state.closing}"
     if state.queue.stop_policy is StopPolicy.HOLD:
@@ -250,7 +250,7 @@ def _in_order(state: QueueState) -> list[tuple[str, QueueItem]]:
 
 
 def _judged(state: QueueState) -> Iterator[tuple[str, QueueItem, str]]:
-    """Yield those that wait in their order, each with why it is not let in; empty: it is."""
+    """Yield the waiting workloads in their order, each with the reason it is not admitted; empty: it is admitted."""
     room, used = state.queue.room, _used(state.items.values())
     first = ""
     for uid, item in _in_order(state):
@@ -285,7 +285,7 @@ def _used(items: Iterable[QueueItem]) -> dict[str, int]:
 
 
 def _short(demand: Mapping[str, int], room: Mapping[str, int], used: Mapping[str, int]) -> str:
-    """Return in words what there is too little of; empty if nothing."""
+    """Return a text of the resources that are too short; empty if none."""
     words = [
         f"it asks for {format_quantity(amount)} {key}, and {format_quantity(max(0, room[key] - used.get(key, 0)))} "
         f"of {format_quantity(room[key])} are free"
@@ -296,7 +296,7 @@ def _short(demand: Mapping[str, int], room: Mapping[str, int], used: Mapping[str
 
 
 def status(state: QueueState) -> QueueStatus:
-    """Return how a queue stands."""
+    """Return the status of a queue."""
     used = _used(state.items.values())
     admitted = sorted((one.since, uid) for uid, one in state.items.items() if one.admitted)
     waiting = _waiting(state)
@@ -354,7 +354,7 @@ def _message(state: QueueState, waiting: Sequence[tuple[str, QueueItem, str]]) -
 
 
 def details(state: QueueState) -> str:
-    """Return in Markdown how a queue stands, for the Temporal UI."""
+    """Return the status of a queue in Markdown, for the Temporal UI."""
     waiting, held = _waiting(state), [one for one in state.items.values() if one.admitted]
     used = _used(held)
     rows = [
@@ -374,10 +374,10 @@ def details(state: QueueState) -> str:
 
 
 def closing(state: QueueState, why: str) -> QueueState:
-    """Return the state once a person has said that the queue is to end."""
+    """Return the state after a person has asked the queue to end."""
     return edit(state, closing=shortened(why) or "a person asked for it")
 
 
 def over(state: QueueState) -> bool:
-    """Whether a queue that is to end has nobody left."""
+    """Whether a closing queue has no workload left."""
     return bool(state.closing) and not state.items and not state.awaited

@@ -1,4 +1,4 @@
-"""What a queue's run leaves to the next one to tell: bounded, however many there are to be told (D6, D7). Pure."""
+"""The unsent orders that a queue's run leaves to the next run: bounded, however many there are (D6, D7). Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from holdfast.policy.entities.queue import Order, let_in
 from holdfast.policy.values.edit import edit
 
 ASKED_MAXIMUM: Final = 500
-"""Workloads that are still to be asked how they stand, as they are carried over; the next look finds the others."""
+"""How many workloads still to be asked for their standing are carried over; the next look finds the others."""
 
 
 def carried_over(state: QueueState, waiting: Iterable[Order]) -> QueueState:
-    """Return the memory for the next run, with what has yet to be told.
+    """Return the memory for the next run, with the unsent orders.
 
-    That a workload was let in is a mark on what is known of it, so that it costs next to nothing, and is told once. An
-    answer to a request that is not the workload's latest any more is of no use. One that was turned away since the
-    queue is full is not told why: it is asked again once there is room.
+    An unsent admission is a mark on the workload's item: it costs next to nothing, and is sent once. An answer to a
+    request that is no longer the workload's latest is useless. A workload that was turned away because the queue is
+    full does not get the reason: it is asked again once there is room.
     """
     items = dict(state.items)
     asked = dict[tuple[str, str], QueueOwed]()
@@ -29,13 +29,13 @@ def carried_over(state: QueueState, waiting: Iterable[Order]) -> QueueState:
                 items[given.uid] = edit(item, owed=True)
         elif given.again:
             asked[order.workload, given.uid] = QueueOwed(workload=order.workload, uid=given.uid, turn=given.turn)
-    # Those that count on from an earlier time are found by no look.
+    # No look finds the workloads that must count on from an earlier time, so they come first.
     first = sorted(asked.values(), key=lambda one: not one.uid)
     return edit(state, items=items, owed=tuple(first[:ASKED_MAXIMUM]))
 
 
 def taken_over(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
-    """Return the memory of the run before, and what it has left to tell."""
+    """Return the memory of the run before, and its unsent orders."""
     orders = [Order(item.workload, let_in(uid, item, state.queue)) for uid, item in state.items.items() if item.owed]
     why = f"queue {state.queue.name} asks how it stands"
     orders += [Order(one.workload, QueueOrder(uid=one.uid, turn=one.turn, again=True, why=why)) for one in state.owed]

@@ -1,8 +1,8 @@
-"""The memory of a queue that is begun anew: whom it had let in, as far as its histories say so (row D2). Pure.
+"""The memory of a restarted queue: the workloads that it had admitted, as far as its histories show (row D2). Pure.
 
-Each holder is confirmed by the queue's next looks at its cluster, which count out those of which nothing is left. A
-workload that is open is asked for itself what it holds, since what it told the queue while that was away is not told
-again; one whose workflow was terminated cannot say so, and its pods may live.
+The queue's next looks at its cluster confirm each holder, and remove those of which nothing is left. The queue asks
+each open workload what it holds, since a workload does not repeat messages that it sent while the queue was away. A
+workload whose workflow was terminated cannot answer, and its pods may live.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def rebuilt(queue: Queue, known: QueueState | None, news: Iterable[QueueNews]) -
 
     Args:
         queue: its document.
-        known: what an earlier run began with, if that can be read.
-        news: what workloads told that run and those after it, in their order.
+        known: the memory with which an earlier run began, if it can be read.
+        news: the messages of workloads to that run and those after it, in their order.
     """
     holders = (
         {uid: edit(item, cycle=0) for uid, item in known.items.items() if item.admitted} if known is not None else {}

@@ -1,1 +1,1 @@
-"""The monitor of nodes and the provisioner of their machines."""
+"""The node monitor and the provisioner of the nodes' machines."""

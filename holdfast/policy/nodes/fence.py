@@ -1,4 +1,4 @@
-"""Fencing: a node that is Down by its silence is off before that is told; when that is asked for (row L15). Pure."""
+"""Fencing: a silent node is powered off before workloads learn that it is Down, and when (row L15). Pure."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from holdfast.model.entities.provisioner import FenceAsk, FenceNews
 from holdfast.policy.values.edit import edit
 
 ASKED_AGAIN: Final = timedelta(minutes=10)
-"""The provisioner keeps what it was asked. It may have been ended, and begun anew, since."""
+"""The provisioner remembers requests. But it may have been terminated and started again since."""
 UNASKED_AGAIN: Final = timedelta(minutes=1)
 FENCES_AT_ONCE: Final = 500
-"""Nodes whose power is asked to be off at the same time; the others follow as these are off, or have had their turn.
+"""How many power-offs are requested at the same time; other nodes follow as these are off, or have had their turn.
 
-The provisioner has room for so many of the longest ordinary names (`fences.FENCES_BYTES`): whom it turns away counts
-here as asked for.
+The provisioner has room for this many of the longest ordinary names (`fences.FENCES_BYTES`): a node that it turns away
+counts here as requested.
 """
 REMEMBERED: Final = 50
 
 
 def is_wanted(record: NodeRecord, timings: NodeTimings) -> bool:
-    """Whether a node that is Down is to be off first; not where its workloads have been told already."""
+    """Whether a node that is Down must be powered off first; not if its workloads already know that it is Down."""
     return timings.fence and record.word not in {NodeWord.DOWN, NodeWord.LOST}
 
 
 def renewed(heard: datetime) -> str:
-    """Say when a silent node was last heard of."""
+    """Say when a silent node last renewed its lease."""
     return f"its lease was last renewed at {heard:%H:%M:%S} UTC"
 
 
 def once_off(heard: datetime, why: str) -> str:
-    """Say why a silent node is Lost once its power is off; who proves it says so on the node before the monitor does.
+    """Say why a silent node is Lost once its power is off; the prover writes it on the node before the monitor does.
 
     Args:
         heard: the last renewal of its lease, in UTC.
-        why: by which proof its power is off.
+        why: the proof that its power is off.
     """
     return f"{renewed(heard)}; {why}"
 
 
 def is_passed(record: NodeRecord, word: NodeWord) -> bool:
-    """Whether a node whose power is to be off needs no look for another word: only sensitive pods wait for that."""
+    """Whether a node that is being fenced needs no look for a later word: only sensitive pods wait for one."""
     return record.word is NodeWord.FENCING and (word is NodeWord.DOWN or not record.sensitive)
 
 
 def ask_due(record: NodeRecord, now: datetime, *, lost: bool) -> datetime | None:
-    """Return when the provisioner is to be asked for a node's power to be off, or told to leave it; None for never.
+    """Return when to request a node's power-off from the provisioner, or to withdraw the request; None for never.
 
-    A node without a pod of this installation is left as it is: it may be somebody else's. One with pods of a sensitive
-    workload has as long as that one waits.
+    A node without a pod of this installation is left alone: it may belong to another user. A node with pods of a
+    sensitive workload stays on for as long as that workload waits.
 
     Args:
-        record: of the node.
+        record: the record of the node.
         now: the time.
         lost: whether it has been silent for as long as a sensitive workload waits.
     """
@@ -70,9 +70,9 @@ def ask_due(record: NodeRecord, now: datetime, *, lost: bool) -> datetime | None
 
 
 def in_turn(book: NodeBook, due: Iterable[NodeRecord], now: datetime) -> list[NodeRecord]:
-    """Return those of whom the provisioner is told now, of all that are due: who was never asked for goes first.
+    """Return the due nodes to send to the provisioner now: withdrawals first, then nodes that were never requested.
 
-    It remembers a bounded number. So as many wait here, where each has its record anyway, and say so.
+    The provisioner remembers a bounded number. The others wait here, where each has a record anyway, and show that.
     """
     due = sorted(due, key=lambda record: (not record.withdraw, record.asked is not None, record.asked or now))
     withdrawn = sum(record.withdraw for record in due)
@@ -85,16 +85,16 @@ def in_turn(book: NodeBook, due: Iterable[NodeRecord], now: datetime) -> list[No
 
 
 def ask_of(record: NodeRecord) -> FenceAsk:
-    """Return what the provisioner is asked."""
+    """Return the request to the provisioner."""
     return FenceAsk(node=record.name, uid=record.uid, renewed=record.renewed, why=record.why)
 
 
 def asked(
     book: NodeBook, nodes: Iterable[str], withdrawn: Iterable[str], unasked: dict[str, str], now: datetime
 ) -> NodeBook:
-    """Return the book after the provisioner was asked, or could not be, and was told which nodes are to be left on.
+    """Return the book after requests to the provisioner, whether or not they were sent, and after withdrawals.
 
-    Where it is not there, there is nothing that it could leave.
+    If the provisioner does not exist, it has nothing to withdraw.
     """
     records = dict(book.nodes)
     for name in nodes:
@@ -108,7 +108,7 @@ def asked(
 
 
 def heard(record: NodeRecord) -> NodeRecord:
-    """Return what is remembered of a node that is heard: its power is on, and is to stay so."""
+    """Return the record of a node that renews its lease: its power is on, and must stay on."""
     if record.fencing is None and record.fenced is None:
         return record
     withdraw = record.fenced is None and record.ours
@@ -116,10 +116,10 @@ def heard(record: NodeRecord) -> NodeRecord:
 
 
 def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
-    """Return the book after the power of a node was proven, or said, to be off.
+    """Return the book after proof, or a person's statement, that the power of a node is off.
 
-    Of a node that is not silent yet it is remembered until it is. Of one that is heard it is not true any more; what
-    was put on its object for it is taken off. News of an earlier silence proves nothing: the proof is asked for again.
+    News about a node that is not silent yet is kept until it is. For a node that renews its lease the news is out of
+    date, and its mark is removed. News of an earlier silence proves nothing: the proof is requested again.
     """
     record = book.nodes.get(news.node)
     if record is None:
@@ -137,9 +137,9 @@ def fenced(book: NodeBook, news: FenceNews) -> NodeBook:
 
 
 def is_proof(record: NodeRecord, news: FenceNews) -> bool:
-    """Whether news of a power-off is about the silence that a node is in: nothing was heard of it since.
+    """Whether news of a power-off is about a node's current silence: the node has not renewed its lease since.
 
-    Clocks of different workers are not compared where the news names a renewal of the lease.
+    If the news names a renewal of the lease, clocks of different workers are not compared.
     """
     if news.renewed:
         return news.renewed == record.renewed
@@ -147,7 +147,7 @@ def is_proof(record: NodeRecord, news: FenceNews) -> bool:
 
 
 def remembered(book: NodeBook) -> NodeBook:
-    """Return the book with what was said of nodes that have fallen silent by now."""
+    """Return the book after it applied the kept news of nodes that are silent by now."""
     if not book.fenced:
         return book
     found = [one for one in book.fenced.values() if one.node in book.nodes]

@@ -1,4 +1,4 @@
-"""Fences beside what else is asked of machines: how many are remembered, and how many are begun at once (D10). Pure."""
+"""Fences beside other requests for machines: how many are remembered, and how many run at once (D10). Pure."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Final
 from holdfast.model.entities.provisioner import FenceNews, NodeRequest, ProvisionerState
 
 FENCES_BYTES: Final = 640 * 1024
-"""What fences may take of the provisioner's memory, however much else is pending."""
+"""The bytes of the provisioner's memory that fences may use, however much else is pending."""
 BEGUN_AT_ONCE: Final = 64
-"""Fences that are worked at at the same time; of one service as many as of other requests."""
+"""How many fences run at the same time; for one service, as many as other requests."""
 LOOKED_UP_AT_ONCE: Final = 100
-"""Requests of which it is found out at the same time whom to ask."""
+"""How many requests have their provisioning service looked up at the same time."""
 _FIELDS: Final = 400
-"""Bytes of a request's JSON without its texts."""
+"""The size in bytes of a request's JSON without its texts."""
 _SAID: Final = 200
-"""Characters of what a try says."""
+"""The length in characters of a try's message."""
 
 
 def has_room(state: ProvisionerState, request: NodeRequest) -> bool:
-    """Whether one more fence fits into what fences may take."""
+    """Whether one more fence fits into the memory for fences."""
     there = sum(_size(one) for one in state.pending if one.fence) + sum(_size_of_news(one) for one in state.news)
     return there + _size(request) <= FENCES_BYTES
 
 
 def yields(state: ProvisionerState) -> NodeRequest | None:
-    """Return the fence that makes room for another: the last one that waits, untried, for a service that is away."""
+    """Return the fence that makes room for another: the last untried one that waits for a service that is away."""
     waiting = (one for one in reversed(state.pending) if one.fence and one.begun is None)
     return next((one for one in waiting if one.service in state.away), None)
 
 
 class Places:
-    """How many requests may still be begun: fences have places of their own."""
+    """The free places for requests to begin; fences have places of their own."""
 
     def __init__(self, state: ProvisionerState, busy: Set[int]) -> None:
-        """Count what is under way."""
+        """Count the requests that are under way."""
         there = [one for one in state.pending if one.number in busy]
         self._at_once = state.at_once
         self._looked_up = sum(not one.enlisted for one in there)
@@ -44,12 +44,12 @@ class Places:
         self._fences = Counter(one.service for one in there if one.enlisted and one.fence)
 
     def look_up(self) -> bool:
-        """Take a place for finding out whom to ask, if there is one."""
+        """Take a place for looking up a provisioning service, if one is free."""
         self._looked_up += 1
         return self._looked_up <= LOOKED_UP_AT_ONCE
 
     def take(self, request: NodeRequest) -> bool:
-        """Take a place for a request, if there is one."""
+        """Take a place for a request, if one is free."""
         if self.lacks(request):
             return False
         if request.fence:
@@ -59,7 +59,7 @@ class Places:
         return True
 
     def lacks(self, request: NodeRequest) -> str:
-        """Return what keeps a request from a place, for people; empty where nothing does."""
+        """Return why a request gets no place, for people; empty if it gets one."""
         if not request.fence:
             return _most(f"{self._others} requests are") if self._others >= self._at_once else ""
         of_service, all_fences = self._fences[request.service], self._fences.total()
@@ -73,7 +73,7 @@ def _most(what: str) -> str:
 
 
 def _size(request: NodeRequest) -> int:
-    """Return the most that a fence takes as JSON; what is not known yet is reckoned to be long."""
+    """Return the largest size of a fence as JSON; fields that are not known yet count as long."""
     texts = (request.node, request.uid, request.renewed, request.why, request.by)
     service = _bytes(request.service) if request.service else _bytes(request.node) + 64
     return _FIELDS + sum(map(_bytes, texts)) + service + max(_SAID, _bytes(request.said))

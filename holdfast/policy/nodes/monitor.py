@@ -1,4 +1,4 @@
-"""When is a node Down? Leases, conditions and time in, states and marks out (rows L4, L5, L8, L12, L15). Pure."""
+"""When is a node Down? From leases, conditions and time to states and marks (rows L4, L5, L8, L12, L15). Pure."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from holdfast.policy.nodes import fence
 from holdfast.policy.values.edit import edit
 
 MASS_SHARE = 0.55
-"""As Kubernetes' own node lifecycle controller has it: beyond this share it doubts its sight and not the nodes."""
+"""As in Kubernetes' node lifecycle controller: beyond this share the monitor doubts its sight, not the nodes."""
 MASS_LEAST = 3
-"""Of two nodes one may well be lost."""
+"""If there are only two nodes, one of them may well be lost."""
 CHECK_LONGEST = timedelta(minutes=10)
 TOGETHER = timedelta(seconds=2)
-"""What falls due within so much is decided at once: a rack that loses power falls silent over ten seconds."""
+"""Deadlines within this time are decided together: a rack that loses power falls silent over ten seconds."""
 AT_ONCE = 500
-"""Nodes that one operation looks at or marks."""
+"""How many nodes one operation looks at or marks."""
 REFUSED_AGAIN = timedelta(minutes=1)
 
 
 class Plan(NamedTuple):
-    """What is to be done now: look at some nodes, mark some, have some powered off or left on, or wait."""
+    """The next steps: look at nodes, mark nodes, request or withdraw their power-off, or wait."""
 
     look: tuple[NodeRecord, ...]
     mark: tuple[NodeWish, ...]
@@ -47,28 +47,28 @@ class Plan(NamedTuple):
     ask: tuple[NodeRecord, ...] = ()
 
 
-# What was seen.
+# The observations.
 
 
 def is_mass(silent: int, total: int) -> bool:
-    """Whether so many leases fell silent together that it is rather our sight, the API server or etcd."""
+    """Whether so many leases fell silent together that the cause is rather our sight, the API server or etcd."""
     if not silent:
         return False
     return silent >= total or (silent >= MASS_LEAST and silent >= total * MASS_SHARE)
 
 
 def held_back(silent: int, total: int, since: datetime | None, timings: NodeTimings, now: datetime) -> datetime | None:
-    """Return since when no node is found Down for the silence of so many; None where any may be.
+    """Return since when no node is found Down because so many are silent; None if nodes may be found Down.
 
-    While nobody renews, for ever. Where some do all the time, their API server is there: then the others are believed
-    to be lost after as long as a sensitive workload waits.
+    While no node renews, this holds for ever. If some nodes renew all the time, their API server works: then the others
+    are believed to be lost after as long as a sensitive workload waits.
 
     Args:
         silent: nodes that have been silent for long enough to be Degraded, and are not Down yet.
         total: nodes with a lease that are not Down yet.
-        since: since when it was so, as of before.
-        timings: the operator's.
-        now: by the observer's clock.
+        since: the result of the call before.
+        timings: the operator's timings.
+        now: the time by the observer's clock.
     """
     if not is_mass(silent, total):
         return None
@@ -80,15 +80,15 @@ def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
     """Return the book after news of some nodes."""
     blind = union((*book.blind, *seen.blind), INTERVALS_KEPT)
     if book.held_since is not None and book.held_since != seen.held_since:
-        # What could not be believed was not seen.
+        # Silence that was not believed counts as not seen.
         blind = union((*blind, Interval(begin=book.held_since, end=seen.at)), INTERVALS_KEPT)
     nodes = dict(book.nodes)
     for sight in seen.nodes:
         known = nodes.get(sight.name)
         if known is not None and seen.at < known.at:
-            continue  # A watch that was taken over from says it late.
+            continue  # A late message of a watch that was replaced.
         if sight.gone or (known is not None and sight.uid and known.uid and sight.uid != known.uid):
-            # What was said of an earlier node of its name is not true of it.
+            # Facts about an earlier node of this name do not apply to this one.
             nodes.pop(sight.name, None)
             known = None
         if sight.gone or (known is None and not sight.silent and not sight.fault and sight.own is None):
@@ -99,7 +99,7 @@ def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
 
 
 def told_of(book: NodeBook) -> tuple[NodeSight, ...]:
-    """Return what has been told of the nodes in the book, for whoever watches them from now on."""
+    """Return the last known sight of the nodes in the book, for a watch that begins now."""
     return tuple(
         NodeSight(
             name=one.name,
@@ -119,7 +119,7 @@ def _seen(known: NodeRecord | None, sight: NodeSight, at: datetime) -> NodeRecor
     record = known or _adopted(sight, sight.own or OwnMarks(), at)
     heard = sight.heard or record.heard or at
     if sight.own is not None and record.heard is not None:
-        heard = max(heard, record.heard)  # A mark tells what was, and a record what is.
+        heard = max(heard, record.heard)  # A mark shows the past, and a record the present.
     return edit(
         record,
         uid=sight.uid or record.uid,
@@ -134,16 +134,16 @@ def _seen(known: NodeRecord | None, sight: NodeSight, at: datetime) -> NodeRecor
 
 
 def _adopted(sight: NodeSight, own: OwnMarks, at: datetime) -> NodeRecord:
-    """Return what is known of a node by what stands on its object alone: it stands as that says (row D11).
+    """Return the record of a node from the marks on its object alone, which give its state (row D11).
 
-    A node that is to be off is marked once more, since only that tells whose pods are there. Where a power-off is said
-    of an earlier silence than the one it is in, it proves nothing, and that it was lost then says nothing either.
+    A node that is being fenced is marked once more, since only marking shows whose pods are there. A power-off in an
+    earlier silence than the current one proves nothing, and neither does the word Lost from that silence.
     """
     record = NodeRecord(name=sight.name, uid=sight.uid, since=own.since or at, at=at)
     proven = own.off is not None and sight.silent and bool(own.off_renewed) and own.off_renewed == sight.renewed
     if own.word is NodeWord.NONE and own.off is None:
         return record
-    if own.word is NodeWord.NONE:  # What is said of its power is taken off, or made good by a word.
+    if own.word is NodeWord.NONE:  # The mark of its power-off is removed, or a word follows.
         record = edit(record, told=NodeWord.FENCING)
     else:
         state = NodeState.RETURNING if own.word is NodeWord.RETURNING else NodeState.DOWN
@@ -159,7 +159,7 @@ def _adopted(sight: NodeSight, own: OwnMarks, at: datetime) -> NodeRecord:
 
 
 def looked(book: NodeBook, sights: Iterable[NodeSight], begun: datetime, blind: Iterable[Interval]) -> NodeBook:
-    """Return the book after a live look that was begun at a time: what a lease then bore decides."""
+    """Return the book after a live look that began at a time: the renewals that the leases then had decide."""
     nodes = dict(book.nodes)
     for sight in sights:
         record = nodes.get(sight.name)
@@ -191,11 +191,11 @@ def marked(book: NodeBook, done: Iterable[NodeMarked], now: datetime) -> NodeBoo
     return edit(book, nodes=nodes)
 
 
-# What follows.
+# The consequences.
 
 
 def settle(book: NodeBook, timings: NodeTimings, now: datetime) -> NodeBook:
-    """Return the book with every node in the state that the evidence and the time have brought it to."""
+    """Return the book with every node in the state that the evidence and the time require."""
     blind = _blind(book, now)
     nodes: dict[str, NodeRecord] = {}
     decided = book.decided
@@ -209,7 +209,7 @@ def settle(book: NodeBook, timings: NodeTimings, now: datetime) -> NodeBook:
 
 
 def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
-    """Return what is to be done for a settled book."""
+    """Return the next steps for a settled book."""
     blind = _blind(book, now)
     looks: list[NodeRecord] = []
     marks: list[NodeWish] = []
@@ -242,14 +242,14 @@ def plan(book: NodeBook, timings: NodeTimings, now: datetime) -> Plan:
         else:
             waits.append((at, f"{record.name}: {what}"))
     first = min(waits, default=None)
-    # All that falls due soon after the first waits for the last of these, so that it is one operation.
+    # Deadlines shortly after the first one wait for the last of these, so that one operation handles all.
     at = max((each for each, _ in waits if first and each <= first[0] + TOGETHER), default=None)
     asks = fence.in_turn(book, asks, now)
     return Plan(tuple(looks[:AT_ONCE]), tuple(marks[:AT_ONCE]), at, first[1] if first else "", tuple(asks[:AT_ONCE]))
 
 
 def _blind(book: NodeBook, now: datetime) -> tuple[Interval, ...]:
-    """Return when nothing could be seen, or believed."""
+    """Return the intervals in which nothing could be seen, or believed."""
     if book.held_since is None or now <= book.held_since:
         return book.blind
     return union((*book.blind, Interval(begin=book.held_since, end=now)), INTERVALS_KEPT)
@@ -284,20 +284,20 @@ def _settled(
 def _faulty(
     record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime, *, held: bool
 ) -> NodeRecord:
-    """Hardware that is told to be broken is Down at once, heard or not (row L8)."""
+    """A node with hardware reported as broken is Down at once, whether or not it renews its lease (row L8)."""
     if record.state is not NodeState.DOWN:
         why = f"{record.fault}: {record.message}: Down at once (rule hardware)"
         return _enter(record, NodeState.DOWN, NodeWord.FAULTY, why, now)
     if record.steady is None:
         return _silent(record, timings, blind, now, held=held)
-    return edit(record, word=NodeWord.FAULTY)  # It is heard again: its pods can be told to end.
+    return edit(record, word=NodeWord.FAULTY)  # It renews again: its pods can be told to end.
 
 
 def _silent(
     record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime, *, held: bool
 ) -> NodeRecord:
     heard = record.heard or record.at
-    if record.fenced is not None:  # Nobody is left there, whatever it runs: there is nothing to wait for.
+    if record.fenced is not None:  # No process is left on the node: there is nothing to wait for.
         if record.word is NodeWord.LOST:
             return record
         return _enter(record, NodeState.DOWN, NodeWord.LOST, fence.once_off(heard, record.fenced_why), now)
@@ -318,7 +318,7 @@ def _silent(
 
 
 def _word_due(record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime) -> NodeWord:
-    """Return what its silence makes of it by now, as far as a live look has confirmed that."""
+    """Return the word that its silence requires by now, as far as a live look has confirmed the silence."""
     heard = record.heard or record.at
     for word, grace in ((NodeWord.LOST, timings.until_lost), (NodeWord.DOWN, timings.until_down)):
         at = due(heard, grace, blind)
@@ -344,19 +344,19 @@ def _enter(record: NodeRecord, state: NodeState, word: NodeWord, why: str, now: 
 
 
 def _calm(record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...]) -> datetime:
-    """Return from when on a node that is heard again is healthy: at once, unless it falls silent again and again."""
+    """Return from when on a node that renews again is healthy: at once, unless it falls silent again and again."""
     steady = record.steady or record.at
     return due(steady, timings.flap_window, blind) if len(record.flaps) >= timings.flaps else steady
 
 
 def _check_due(record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...]) -> datetime:
-    """Return when a node that is back from Down is to have its health check."""
+    """Return when the health check of a node that is back from Down is due."""
     wait = min(CHECK_LONGEST, timings.check * 2 ** min(10, max(0, record.downs - 1)))
     return due(max(record.steady or record.at, record.since), max(wait, timings.check), blind)
 
 
 def _next(record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...]) -> tuple[datetime | None, str]:
-    """Return when a node is next to be looked at, and what that may come to."""
+    """Return when the next look at a node is due, and what may follow from it."""
     heard = record.heard or record.at
     if record.steady is None:
         for grace, word, what in (

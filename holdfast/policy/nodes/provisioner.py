@@ -1,4 +1,4 @@
-"""What is asked of nodes' machines, and in which order it is done; what waits, and for what (row L15). Pure."""
+"""Requests for nodes' machines: the order in which they run, and what each waits for (row L15). Pure."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from holdfast.policy.values.edit import edit
 AWAY_FIRST: Final = timedelta(seconds=2)
 AWAY_LAST: Final = timedelta(minutes=5)
 WAIT_LAST: Final = timedelta(minutes=1)
-"""What is only waited for (pods that leave, a disk that is erased) is looked at more often than that."""
+"""The longest pause between two looks at work that only takes time: pods that leave, a disk that is erased."""
 MONITOR: Final = "node monitor"
 _OPPOSITE: Final = {NodeAction.BOOT: NodeAction.POWER_OFF, NodeAction.POWER_OFF: NodeAction.BOOT}
 
 
 class Plan(NamedTuple):
-    """What is to be begun now, and until when there is nothing else."""
+    """The requests to begin now, and the time until which there is nothing else to do."""
 
     enlist: tuple[NodeRequest, ...]
     begin: tuple[NodeRequest, ...]
@@ -42,16 +42,16 @@ class Plan(NamedTuple):
     why: str
 
 
-# What is asked.
+# The requests.
 
 
 def refusal(state: ProvisionerState, ask: NodeAsk, busy: Set[int]) -> str:
-    """Return why something cannot be asked; empty if it can.
+    """Return why a request is refused; empty if it is accepted.
 
     Args:
-        state: as it is.
-        ask: what somebody asks.
-        busy: numbers of the requests that are being worked at just now.
+        state: the current state.
+        ask: the request of a user.
+        busy: the numbers of the requests that are being worked on right now.
     """
     if not names.DNS_SUBDOMAIN.match(ask.node) or len(ask.node) > 253:
         return f"node: {ask.node!r} is no node's name: expected a DNS subdomain, such as node-7.example.com"
@@ -79,7 +79,7 @@ def refusal(state: ProvisionerState, ask: NodeAsk, busy: Set[int]) -> str:
 
 
 def asked(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[ProvisionerState, NodeRequest]:
-    """Return the state after something was asked that is not refused, and the request: that which asks the same."""
+    """Return the state after an accepted request, and the request: a pending one, if it asks for the same."""
     same = _same([one for one in state.pending if one.node == ask.node], ask)
     if same is not None:
         return state, same
@@ -101,7 +101,7 @@ def asked(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[Provisi
 
 
 def _same(there: Iterable[NodeRequest], ask: NodeAsk) -> NodeRequest | None:
-    """Return the pending request of a node that asks what is asked, or more."""
+    """Return the pending request of a node that asks for the same, or for more."""
     for one in there:
         if one.action is ask.action and one.pxe == ask.pxe and (one.force or one.fence or not ask.force):
             return one
@@ -109,14 +109,14 @@ def _same(there: Iterable[NodeRequest], ask: NodeAsk) -> NodeRequest | None:
 
 
 def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerState:
-    """Return the state after the monitor of nodes has asked for a node's power to be off; asked again it is the same.
+    """Return the state after the node monitor has requested a node's power-off; a repeated request changes nothing.
 
-    Fences have room of their own. Where that is used up, one that waits for a service that is away yields; else this
-    one is turned away, which is counted. The monitor asks for either again, and shows what it has asked for.
+    Fences have room of their own. If it is used up, a fence that waits for a service that is away yields; else this one
+    is turned away, which is counted. The monitor requests either one again, and shows its requests.
     """
     there = next((one for one in state.pending if one.fence and (one.node, one.uid) == (ask.node, ask.uid)), None)
     if there is not None:
-        # Another renewal is another silence: what was begun for the one before proves nothing of it.
+        # Another renewal means another silence: progress for the earlier one proves nothing about it.
         anew = edit(there, renewed=ask.renewed, why=ask.why, progress=Progress())
         return state if there.renewed == ask.renewed else _with(state, anew)
     if not names.DNS_SUBDOMAIN.match(ask.node):
@@ -142,7 +142,7 @@ def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerS
 
 
 def withdrawn(state: ProvisionerState, node: str, uid: str, busy: Set[int], now: datetime) -> ProvisionerState:
-    """Return the state after a node was heard again: its power is not cut, unless that has begun."""
+    """Return the state after a node renewed its lease again: its power is not cut, unless that has begun."""
     for one in state.pending:
         if one.fence and (one.node, one.uid) == (node, uid) and one.number not in busy and one.progress.sent is None:
             state = _ended(state, one, Result.WITHDRAWN, "the node is heard again", now)
@@ -157,13 +157,13 @@ def _is_begun(request: NodeRequest, busy: Set[int]) -> bool:
     return request.number in busy or bool(request.progress.ordered)
 
 
-# What came of it.
+# The results.
 
 
 def enlisted(
     state: ProvisionerState, number: int, uid: str, service: str, refused: str, now: datetime
 ) -> ProvisionerState:
-    """Return the state after it was found out whom to ask; a node that is to be wiped is in quarantine from then on."""
+    """Return the state after a node's service was looked up; a node to be wiped is in quarantine from then on."""
     request = _of(state, number)
     if request is None:
         return state
@@ -177,13 +177,13 @@ def enlisted(
 
 
 def not_enlisted(state: ProvisionerState, number: int, why: str, now: datetime) -> ProvisionerState:
-    """Return the state after that could not be found out: it is tried again."""
+    """Return the state after that lookup failed: it is tried again."""
     request = _of(state, number)
     return state if request is None else _with(state, _later(request, why, now, WAIT_LAST))
 
 
 def begun(state: ProvisionerState, number: int, now: datetime) -> ProvisionerState:
-    """Return the state as a request is being worked at."""
+    """Return the state after work on a request has begun."""
     request = _of(state, number)
     return state if request is None else _with(state, edit(request, begun=request.begun or now))
 
@@ -200,18 +200,18 @@ def came_to(
     off_since: datetime | None = None,
     renewed: str = "",
 ) -> ProvisionerState:
-    """Return the state after a try has come to something.
+    """Return the state after a try has had a result.
 
     Args:
-        state: as it was.
-        number: of the request.
-        result: what it came to.
-        said: the same in words.
-        progress: how far it has come.
+        state: the state before.
+        number: the number of the request.
+        result: the result of the try.
+        said: the result as a text.
+        progress: the progress of the action.
         now: the time.
         reached: whether the service has answered.
-        off_since: of a node that is off, since when that is known.
-        renewed: of a fence, the last renewal in the silence that the try was for.
+        off_since: since when a node that is off is known to be off.
+        renewed: for a fence, the last renewal before the silence that the try was for.
     """
     request = _of(state, number)
     if request is None:
@@ -220,7 +220,7 @@ def came_to(
     if reached:
         state = edit(state, away={key: one for key, one in state.away.items() if key != request.service})
     request = edit(request, progress=Progress() if is_earlier else progress)
-    if is_earlier and result is not Result.AWAY:  # The node was heard meanwhile, and is silent again.
+    if is_earlier and result is not Result.AWAY:  # The node renewed meanwhile, and is silent again.
         return _with(state, edit(request, tries=0, again=None))
     if result is Result.WAITS:
         return _with(state, _later(request, said, now, WAIT_LAST))
@@ -235,7 +235,7 @@ def came_to(
 def _fenced(
     state: ProvisionerState, request: NodeRequest, said: str, at: datetime, renewed: str, now: datetime
 ) -> ProvisionerState:
-    """Return the state with news for the monitor of nodes; whatever else would cut this node's power is done."""
+    """Return the state with news for the node monitor; any other fence of this node is done."""
     why = f"powered off by hand: {request.why}" if request.action is NodeAction.FENCED else said
     news = FenceNews(node=request.node, uid=request.uid, at=at, why=why, renewed=renewed)
     for one in state.pending:
@@ -246,7 +246,7 @@ def _fenced(
 
 def _away(before: ServiceAway | None, why: str, now: datetime) -> ServiceAway:
     if before is not None and now < before.again:
-        return before  # Several had been asked before it was known.
+        return before  # Several requests had been sent before this was known.
     tries = before.tries + 1 if before is not None else 1
     since = before.since if before is not None else now
     return ServiceAway(since=since, again=now + _delay(tries, AWAY_LAST), tries=tries, why=why)
@@ -279,7 +279,7 @@ def _ended(state: ProvisionerState, request: NodeRequest, result: Result, said: 
     if request.action is NodeAction.RELEASE or (result is Result.DONE and request.action is NodeAction.WIPE):
         quarantined.pop(request.node, None)
     elif result is Result.REFUSED and request.action is NodeAction.WIPE and there is not None:
-        # What may still bear somebody's data is let go by a person alone.
+        # Only a person may release a node whose drives may still contain a user's data.
         quarantined[request.node] = edit(there, why=f"its wipe (request {request.number}) has failed: {said}")
     return edit(
         state,
@@ -294,11 +294,11 @@ def _ended(state: ProvisionerState, request: NodeRequest, result: Result, said: 
 
 
 def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
-    """Return what is to be begun.
+    """Return the requests to begin.
 
-    In the order in which it was asked, but for what the monitor of nodes waits for, which goes first; of one node one
-    after the other, of all together at most `at_once`, and beside them as many fences of each service. A service that
-    is away is asked again by the first alone.
+    They begin in the order of their arrival, except that fences go first. Requests for one node run one after the
+    other. At most `at_once` run together, and beside them as many fences of each service. Only the first request asks a
+    service that is away again.
     """
     enlist: list[NodeRequest] = []
     begin: list[NodeRequest] = []
@@ -335,16 +335,16 @@ def plan(state: ProvisionerState, busy: Set[int], now: datetime) -> Plan:
 
 
 def in_order(state: ProvisionerState) -> list[NodeRequest]:
-    """Return what is pending in the order in which it is begun.
+    """Return the pending requests in the order in which they begin.
 
-    First what takes no service, since a person's word is not to wait for one that is away; then what the monitor of
-    nodes waits for.
+    Requests that need no service come first, since a person's statement must not wait for a service that is away.
+    Fences of the node monitor come next.
     """
     return sorted(state.pending, key=lambda one: (one.action.by_service, not one.fence, one.number))
 
 
 def told(state: ProvisionerState, news: FenceNews) -> ProvisionerState:
-    """Return the state after the monitor of nodes was told something, or there is none to be told."""
+    """Return the state after news was delivered to the node monitor, or there is no monitor."""
     return edit(state, news=tuple(one for one in state.news if one != news))
 
 
@@ -358,7 +358,7 @@ def _with(state: ProvisionerState, request: NodeRequest) -> ProvisionerState:
 
 
 def verb_of(action: NodeAction) -> str:
-    """Return what is asked, for people."""
+    """Return the name of an action, for people."""
     return {
         NodeAction.BOOT: "boot",
         NodeAction.WIPE: "wipe",

@@ -1,4 +1,4 @@
-"""How a provisioner stands, for people: what waits for what, what is away, what came of the last requests. Pure."""
+"""The status of a provisioner, for people: what waits for what, what is away, the last results. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTCOMES_SHOWN: Final = 5
 
 
 def status(state: ProvisionerState, busy: Set[int], now: datetime) -> ProvisionerStatus:
-    """Return how a provisioner stands."""
+    """Return the status of a provisioner."""
     order = in_order(state)
     first: dict[str, NodeRequest] = {}
     for one in order:
@@ -60,7 +60,7 @@ def _waits(
     busy: Set[int],
     now: datetime,
 ) -> str:
-    """Say why a request is not done."""
+    """Say why a request is not done yet."""
     said = f" ({request.said})" if request.said else ""
     if request.number in busy:
         return ("is under way" if request.enlisted else "whom to ask is being looked up") + said
@@ -77,7 +77,7 @@ def _waits(
 
 
 def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
-    """Return the same in Markdown, for the Temporal UI."""
+    """Return the status in Markdown, for the Temporal UI."""
     shown = status(state, busy, now)
     lines = [f"**{shown.message}**", ""]
     for service, one in sorted(shown.away.items()):
@@ -102,7 +102,7 @@ def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
 
 
 def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
-    """Return the nodes that are to be off before their workloads hear of it, each with what it waits for."""
+    """Return the nodes that must be off before workloads learn that they are Down, each with what it waits for."""
     found: dict[str, str] = {}
     pending = {one.node: told.waits[one.number] for one in told.pending if one.fence}
     ended = {one.node: f"{one.result}: {one.said}" for one in reversed(told.outcomes) if one.fence}
@@ -119,5 +119,5 @@ def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
 
 
 def pending(state: ProvisionerState) -> dict[NodeAction, int]:
-    """Return how many requests are pending, by what they ask."""
+    """Return how many requests are pending, by action."""
     return {action: sum(one.action is action for one in state.pending) for action in NodeAction}

@@ -1,7 +1,7 @@
-"""The clocks of a gang's nodes, as its hub sees them: a failure's time is told by the hub's clock (row D43). Pure.
+"""The clocks of a gang's nodes, as its hub sees them: a failure's time is given by the hub's clock (row D43). Pure.
 
-Agents say when they post, by their own clocks. A post takes some time, never less than none: so of the last posts the
-one that seems the quickest tells best how far a clock is off.
+Agents send the time of each post by their own clocks. A post never takes less than no time: so among the last posts,
+the one that seems the quickest gives the best estimate of a clock's offset.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from holdfast.model.gang.wire import Announcement, Report, WorkerFailure
 from holdfast.policy.values.edit import edit
 
 POSTS: Final = 16
-"""Posts of an agent that are remembered: after so many a clock that was set back is seen as it is."""
+"""How many posts of an agent are remembered: after this many, a clock that was set back is measured correctly."""
 
 
 @dataclass(slots=True)
 class Clocks:
-    """Of each agent, by its incarnation, how far its clock is behind; and the failures it was corrected in."""
+    """The seconds that each agent's clock is behind, by incarnation, and the failures whose times were corrected."""
 
     behind: dict[str, deque[float]] = field(default_factory=dict[str, deque[float]])
     corrected: dict[str, tuple[tuple[WorkerFailure, ...], tuple[WorkerFailure, ...]]] = field(
         default_factory=dict[str, tuple[tuple[WorkerFailure, ...], tuple[WorkerFailure, ...]]]
     )
-    """As they were said, and as they are handed on: what is said again is handed on as it was."""
+    """The failures as reported and as forwarded: a repeated report is forwarded unchanged."""
 
     def hears(self, said: Announcement, now: datetime) -> Report:
-        """Take in a post that arrives now, and return its report with the times of failures by the hub's clock.
+        """Record a post that arrives now, and return its report with the times of failures by the hub's clock.
 
-        An agent that does not say when it posts is believed.
+        The times of an agent that does not send the time of its post are not corrected.
         """
         who, report = said.join.incarnation, said.report
         if said.sent is None:
@@ -47,11 +47,11 @@ class Clocks:
         return edit(report, failures=known[1])
 
     def forgets(self, incarnation: str) -> None:
-        """An agent is gone."""
+        """Forget an agent that is gone."""
         self.behind.pop(incarnation, None)
         self.corrected.pop(incarnation, None)
 
 
 def _by(at: datetime, behind: float, now: datetime) -> datetime:
-    """Return a time of a clock that is so many seconds behind, by the hub's clock; it has passed by now."""
+    """Convert a time of a clock that is this many seconds behind to the hub's clock, at the latest now."""
     return min(datetime.fromtimestamp(at.timestamp() + behind, UTC), now)

@@ -1,4 +1,4 @@
-"""What a rendezvous keeps of its members' errors: bounded, however many have failed (D7). Pure."""
+"""The errors that a rendezvous keeps of its members: bounded, however many have failed (D7). Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.policy.rendezvous.rounds import failures
 from holdfast.policy.values.edit import edit
 
 ERRORS_MAXIMUM: Final = 256 * 1024
-"""Characters of errors that are kept whole: what 64 members say at most, and all of 4,096 that say little."""
+"""The characters of errors that are kept whole: the maximum of 64 members, or short errors of 4,096 members."""
 
 
 def curt(state: GangState) -> GangState:
-    """Return the state with errors cut short, where they are too long together.
+    """Return the state with errors cut short if their total is too long.
 
-    The failures that a round began with are kept whole: by the earliest the gang is judged, and its workload is told.
-    Of any other member's, the first worker is kept, with the end of its error.
+    The first failures of a round are kept whole: the earliest one decides about the gang, and is sent to its workload.
+    For any other member, the failure of the first worker is kept, with the end of its error.
     """
     said = {name: _length(one) for name, one in state.members.items() if one.report.failures}
     if sum(said.values()) <= ERRORS_MAXIMUM:

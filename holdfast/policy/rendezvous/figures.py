@@ -1,4 +1,4 @@
-"""What is counted of a gang, under torchelastic's names: restarts left, flakiness, how runs ended (row T14)."""
+"""The metrics of a gang, under torchelastic's names: restarts left, flakiness, how runs ended (row T14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.model.gang.wire import CloseReason
 
 
 class GangFigures(NamedTuple):
-    """Of one gang."""
+    """The metrics of one gang."""
 
     roles: Mapping[str, RoleFigures]
     ended: str | None
@@ -19,7 +19,7 @@ class GangFigures(NamedTuple):
 
 
 def figures(state: GangState) -> GangFigures:
-    """Return what is to be counted of a gang now."""
+    """Return the current metrics of a gang."""
     limit = state.gang.max_restarts
     failed = state.closed not in {None, CloseReason.SUCCEEDED, CloseReason.ENDED}
     used = dict[str, int]()

@@ -1,7 +1,7 @@
-"""What the hub of a gang knows, and makes of it: who speaks for whom, what is to be handed on, what each is answered.
+"""The logic of a gang's hub: which agent speaks for a member, what the hub forwards, and its answer to each agent.
 
-Between the agents' exchanges and the rendezvous' updates, without any of both (decision record 0030). `at` is a clock
-in seconds that only goes on; `now` is the time of day, by which the rendezvous' deadlines are.
+It lies between the agents' exchanges and the rendezvous' updates, and performs neither (decision record 0030). `at` is
+a monotonic clock in seconds; `now` is the time of day, which the rendezvous' deadlines use.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NOBODY_KNOWS: Final = Directive(revision=0, kind=DirectiveKind.WAIT, why="its wo
 
 
 class GangHub:
-    """One gang, from when a hub has attached until another one does."""
+    """One gang, from the time a hub has attached until another one does."""
 
     def __init__(self, gang: Gang, orders: Orders, holders: tuple[Holder, ...], at: float) -> None:
-        """Begin with what stands, and nobody heard."""
+        """Begin with the current orders and holders, and with no agent heard."""
         self.gang = gang
         self.attempt = orders.attempt
         self.orders = orders
@@ -41,23 +41,23 @@ class GangHub:
         self.lives = Lives(gang.keep_alive.total_seconds(), at)
         self.directives: dict[str, Directive] = {}
         self.doomed: dict[str, str] = {}
-        """Pods of which the cluster says that they, or their nodes, are gone or about to go: by uid, in words why.
+        """Pods that are gone or about to go, or whose nodes are, according to the cluster: the reason by uid.
 
-        One that is heard all the same is there. One that is not is lost, even if this hub hears nobody.
+        A pod that is still heard is alive. One that is silent is lost, even if this hub hears no agent at all.
         """
         self._asked: tuple[datetime, float] | None = None
-        """What fell due, and when the rendezvous was last told that it was heard."""
+        """The deadline that fell due, and when the hub last told the rendezvous that it listens."""
         self.takes(orders)
 
-    # --- what agents say, and are answered
+    # --- agents' posts, and the answers
 
     def hears(self, said: Announcement, at: float, now: datetime | None = None) -> bool:
-        """Take in what an agent says; return whether that is to be handed on.
+        """Record a post of an agent; return whether it must be forwarded.
 
         Args:
-            said: what it says.
-            at: this clock's time.
-            now: the time of day, by which the times of failures are corrected; None: they are believed.
+            said: the post.
+            at: the time of the hub's clock.
+            now: the time of day, with which the times of failures are corrected; None: they are not corrected.
         """
         if said.join.attempt != self.attempt:
             return False
@@ -77,7 +77,7 @@ class GangHub:
         return self.news.said(Word(join, report), at)
 
     def answer(self, join: Join) -> Directive | None:
-        """Return what an agent is to do; None: that cannot be said here yet."""
+        """Return the directive for an agent; None: it cannot be decided here yet."""
         if join.attempt < self.attempt:
             return leave(self.orders.revision, f"attempt {join.attempt} has ended", 0)
         if join.attempt > self.attempt:
@@ -96,21 +96,21 @@ class GangHub:
         return edit(given, ask=True) if self.asks(join.member) else given
 
     def asks(self, member: str) -> bool:
-        """Return whether a member is to speak at once, since another one has failed."""
+        """Return whether a member must post at once, since another one has failed."""
         return self.news.failing is not None and member not in self.news.spoken and member in self._running()
 
-    # --- what is handed on
+    # --- forwarding
 
     def lost(self, member: str, pod_uid: str, absence: Absence, why: str) -> None:
-        """Note that a pod that holds a place is gone, or silent."""
+        """Note that a pod that holds a place is gone or silent."""
         holder, told_last = self.holders.get(member), self.directives.get(member)
         if told_last is not None and told_last.kind in _OUT:
-            return  # It was to go.
+            return  # It was told to go.
         if holder is not None and holder.pod_uid == pod_uid and holder.absent in {None, Absence.SILENT} - {absence}:
             self.news.lost(Lost(member=member, pod_uid=pod_uid, absence=absence, why=why))
 
     def tick(self, at: float) -> timedelta:
-        """Let time go on, and note who has fallen silent; return for how long this process stood still, if it did."""
+        """Advance the clock, and note members that fell silent; return how long this process stood still, if it did."""
         stood = self.hearing.tick(at)
         if self.orders.phase is not GangPhase.CLOSED:
             present, span = self.present(), self.gang.keep_alive.total_seconds()
@@ -123,12 +123,12 @@ class GangHub:
         return stood
 
     def suspects(self, at: float) -> dict[str, str]:
-        """Return the pods, by member, that are not heard and of which it is not known whether they are lost."""
+        """Return the pods, by member, that are silent but not known to be lost."""
         quiet = self.hearing.quiet(self.present(), at) if self.orders.phase is not GangPhase.CLOSED else ()
         return {member: self.holders[member].pod_uid for member in quiet}
 
     def present(self) -> list[str]:
-        """Return who should be heard."""
+        """Return the members that should be heard."""
         return [
             name
             for name, one in self.holders.items()
@@ -136,13 +136,13 @@ class GangHub:
         ]
 
     def due(self, at: float, now: datetime) -> float | None:
-        """Return at what time of this clock there is something to be told; None: not until somebody speaks."""
+        """Return when a message to the rendezvous is due, on the hub's clock; None: not before the next post."""
         news = self.news.due(at, self._running())
         falls = self._falls_due(at, now)
         return min((one for one in (news, falls) if one is not None), default=None)
 
     def batch(self, at: float, now: datetime) -> tuple[Batch, tuple[GangEvent, ...]]:
-        """Return what is to be told now: the news, if they may be told yet, and that the gang is listened to."""
+        """Return the message due now: the news, if it may be sent yet, and that the hub listens to the gang."""
         news = self.news.due(at, self._running())
         batch = self.news.taken() if news is not None and news <= at else Batch((), {}, {})
         since = now - timedelta(seconds=max(at - self.hearing.since, 0.0))
@@ -151,7 +151,7 @@ class GangHub:
         return batch, (*batch.events, Listening(since=since))
 
     def done(self, batch: Batch, at: float) -> None:
-        """Count a batch as told: who has spoken holds its place, unless a later agent does."""
+        """Mark a batch as delivered: each agent in it holds its place, unless a later agent does."""
         self.news.done(batch, at)
         for member, word in batch.words.items():
             holder, join = self.holders.get(member), word.join
@@ -173,16 +173,16 @@ class GangHub:
                 self.holders[member] = edit(holder, absent=loss.absence)
 
     def takes(self, orders: Orders) -> Mapping[str, Directive]:
-        """Take in what the rendezvous says; return the directives that are others than before."""
+        """Record the orders of the rendezvous; return the directives that have changed."""
         news = told(orders, self.gang.heartbeat)
         self.orders = orders
         self.directives |= news
         return news
 
-    # --- which of it may be told when
+    # --- when news may be sent
 
     def _running(self) -> set[str]:
-        """Return of whom a word is waited for before a failure is told: who runs, as far as is known."""
+        """Return the members to wait for before a failure is forwarded: those that run, as far as is known."""
         return {
             name
             for name in self.present()
@@ -196,15 +196,15 @@ class GangHub:
         return word.report.state if word is not None else MemberState.UNKNOWN
 
     def _falls_due(self, at: float, now: datetime) -> float | None:
-        """Return when the rendezvous is to be told that its gang is listened to, since something falls due."""
+        """Return when to tell the rendezvous that the hub listens to its gang, because a deadline falls due."""
         due = self.orders.due
         if due is None:
             return None
         falls = at + max((due - now).total_seconds(), 0.0)
         if self._asked is None or self._asked[0] != due:
             return falls
-        # It was told already, and nothing came of it: what fails by a deadline waits for a whole keep-alive. What waits
-        # for somebody's word longer than that is told with that word.
+        # It was told already, without effect: a failure by deadline waits for a whole keep-alive. If it must wait
+        # longer for a member's post, the news of that post triggers it.
         span = self.gang.keep_alive.total_seconds()
         whole, asked = self.hearing.since + span, self._asked[1]
         return max(falls, whole if asked < whole else asked + span)

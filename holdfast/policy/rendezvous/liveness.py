@@ -1,9 +1,9 @@
-"""Who of a gang is heard by its hub, since when, and whose silence is a loss (records 0030 and 0043, rows T9, D4).
+"""Which members of a gang the hub hears, since when, and whose silence is a loss (records 0030 and 0043, rows T9, D4).
 
 A member's silence for the keep-alive is a loss if there is evidence for it: this hub hears other members meanwhile and
-reaches the rendezvous, or the cluster says that the pod or its node is gone. How many are silent does not matter. A hub
-that hears nobody may itself be cut off: it declares nobody lost by silence alone. Nobody is silent to a hub before it
-has listened for a whole keep-alive. Time in which its own process stood still is no silence.
+reaches the rendezvous, or the cluster says that the pod or its node is gone. The number of silent members does not
+matter. A hub that hears no member may itself be cut off: it declares none lost by silence alone. No member counts as
+silent before the hub has listened for a whole keep-alive. Time in which its own process stood still is no silence.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from datetime import timedelta
 from typing import Final
 
 STALL: Final = timedelta(seconds=1)
-"""A pause between two ticks that is beyond what a busy process takes: it stood still."""
+"""A pause between two ticks that is too long for a busy process: the process stood still."""
 
 
 @dataclass(slots=True)
 class Hearing:
-    """Hears one gang. `at` is a clock that only goes on, in seconds."""
+    """Tracks when the members of one gang are heard. `at` is a monotonic clock in seconds."""
 
     keep_alive: timedelta
     heartbeat: timedelta
-    """How often each member speaks."""
+    """How often each member posts."""
     since: float
-    """Since when it listens without a break."""
+    """The time since which it has listened without a break."""
     ticked: float
     heard: dict[str, float] = field(default_factory=dict[str, float])
-    """When each was heard last, each stretch in which nobody could be heard added."""
+    """When each member was last heard, plus each pause since in which none could be heard."""
     reached: float | None = None
-    """When the rendezvous answered last; None: that is not followed."""
+    """When the rendezvous last answered; None: this is not tracked."""
 
     def tick(self, at: float) -> timedelta:
-        """Let time go on; return for how long this process stood still, if it did.
+        """Advance the clock; return how long this process stood still, if it did.
 
-        To be called several times a second. That time is counted to nobody's silence, and not as listening.
+        Call it several times a second. That time counts neither as a member's silence nor as listening.
         """
         gap = at - self.ticked
         self.ticked = at
@@ -49,30 +49,30 @@ class Hearing:
         return timedelta(seconds=gap)
 
     def speaks(self, member: str, at: float) -> None:
-        """A member has been heard, or is waiting for an answer."""
+        """Note that a member has been heard, or is waiting for an answer."""
         self.heard[member] = at
 
     def reaches(self, at: float) -> None:
-        """The rendezvous has answered."""
+        """Note that the rendezvous has answered."""
         self.reached = at
 
     def quiet(self, members: Iterable[str], at: float) -> tuple[str, ...]:
-        """Return which of these have not been heard for the keep-alive, whatever the reason."""
+        """Return the members that have not been heard for the keep-alive, whatever the reason."""
         span = self.keep_alive.total_seconds()
         return tuple(one for one in members if at - max(self.heard.get(one, self.since), self.since) >= span)
 
     def silent(self, members: Iterable[str], at: float, doomed: Collection[str] = ()) -> tuple[str, ...]:
-        """Return which of these are lost: silent for the keep-alive, with evidence that it is their silence.
+        """Return the lost members: silent for the keep-alive, with evidence that the fault is theirs and not the hub's.
 
         Args:
-            members: who should be heard.
-            at: now.
-            doomed: of whom the cluster says that the pod or its node is gone, or about to go.
+            members: the members that should be heard.
+            at: the current time.
+            doomed: the members whose pod or node is gone or about to go, according to the cluster.
         """
         given = tuple(members)
         away = at - self.reached if self.reached is not None else 0.0
         if away >= self.keep_alive.total_seconds():
-            # It was cut off from the rendezvous, and most likely from the agents: it listens anew from now on.
+            # It was cut off from the rendezvous, and most likely from the agents: its listening starts again now.
             self.since = max(self.since, at)
         quiet = self.quiet(given, at)
         if quiet and away <= 2 * self.heartbeat.total_seconds() and self._hears(set(given).difference(quiet), at):
@@ -80,9 +80,9 @@ class Hearing:
         return tuple(one for one in quiet if one in doomed)
 
     def _hears(self, members: Iterable[str], at: float) -> bool:
-        """Whether this hub is not cut off itself: it has heard one of these just now.
+        """Whether this hub is not cut off itself: it has heard one of these members just now.
 
-        Just now is half a heartbeat, and a keep-alive is two heartbeats at least: a member that is silent for the
+        "Just now" is half a heartbeat, and a keep-alive is at least two heartbeats: a member that is silent for the
         keep-alive had missed its heartbeat before this hub could have been cut off.
         """
         fresh = self.heartbeat.total_seconds() / 2

@@ -1,4 +1,4 @@
-"""Who is a member of a gang: agents that speak, come again, fall silent, are lost, leave (rows T6, T9, T12, T13)."""
+"""The members of a gang: agents that join, return, fall silent, are lost, or leave (rows T6, T9, T12, T13)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from holdfast.policy.values.edit import edit
 
 
 def taken(state: GangState, event: GangEvent, now: datetime) -> GangState:
-    """Return the state with what the event says written down; what comes of it is for the rounds to say."""
+    """Return the state with the facts of an event recorded; `rounds` decides what follows from them."""
     match event:
         case Said():
             return _said(state, event, now)
         case Reported():
             known = state.members.get(event.member)
-            # Another agent holds its place by now, or it was forgotten: it will have to say who it is.
+            # Another agent holds its place by now, or it was forgotten: it must announce itself again.
             if known is None or known.join.incarnation != event.incarnation:
                 return state
             return _said(state, Said(join=known.join, report=event.report), now)
@@ -50,7 +50,7 @@ def taken(state: GangState, event: GangEvent, now: datetime) -> GangState:
 
 
 def closed(state: GangState, reason: CloseReason, why: str) -> GangState:
-    """Return the state of a rendezvous that is closed; the first reason stands."""
+    """Return the state of a closed rendezvous; the first reason stays."""
     if state.closed is not None:
         return state
     return edit(state, phase=GangPhase.CLOSED, closed=reason, why=why)
@@ -62,7 +62,7 @@ def recorded(state: GangState, record: MemberRecord) -> GangState:
 
 
 def absent(state: GangState, member: str, absence: Absence, why: str) -> GangState:
-    """Return the state without one member, if it was there; what was charged to it is kept."""
+    """Return the state with a present member marked absent; its charged restarts are kept."""
     record = state.members.get(member)
     if record is None or (record.absent is not None and record.absent is not Absence.SILENT):
         return state
@@ -70,7 +70,7 @@ def absent(state: GangState, member: str, absence: Absence, why: str) -> GangSta
 
 
 def is_wanted(state: GangState, one: MemberRecord) -> bool:
-    """Return whether the Job keeps a member's index at the size that the gang is to have; an unknown one it may."""
+    """Return whether the Job keeps a member's index at the gang's wanted size; an unknown index counts as kept."""
     return one.join.index is None or one.join.index < state.gang.pods
 
 
@@ -81,7 +81,7 @@ def supersedes(new: Join, old: Join | Holder) -> bool:
 
 def _lost(state: GangState, event: Lost) -> GangState:
     record = state.members.get(event.member)
-    # A pod that held the place before says nothing of the one that holds it now.
+    # The loss of an earlier pod does not concern the pod that holds the place now.
     if record is None or record.join.pod_uid != event.pod_uid:
         return state
     return absent(state, event.member, event.absence, event.why)
@@ -98,7 +98,7 @@ def _said(state: GangState, event: Said, now: datetime) -> GangState:
         dead = old.absent is Absence.GONE and old.join.pod_uid == join.pod_uid
         if dead or not supersedes(join, old.join):
             return state
-        # It has what was charged to its place, and no place in the round that its predecessor ran in (row T9).
+        # It inherits the restarts charged to its place, but no place in its predecessor's round (row T9).
         fresh = edit(old, join=join, report=report, since=now, absent=None, why="", round=0)
         return recorded(state, _left(edit(fresh, round=old.round) if old.succeeded else fresh))
     heard = edit(old, join=join, report=report)
@@ -108,7 +108,7 @@ def _said(state: GangState, event: Said, now: datetime) -> GangState:
         heard = edit(heard, since=now)
     runs = state.phase in {GangPhase.RUNNING, GangPhase.FINISHING}
     if runs and report.state is MemberState.SUCCEEDED and report.round == heard.round == state.round:
-        # In a round that others have ended already it would be nobody's success: they run it again.
+        # If others have already ended the round, this is no success: the gang runs it again.
         heard = edit(heard, succeeded=True)
     return recorded(state, _left(heard))
 
@@ -121,7 +121,7 @@ def _left(record: MemberRecord) -> MemberRecord:
 
 def _admitted(state: GangState, record: MemberRecord) -> GangState:
     if len(state.members) >= MEMBERS_MAXIMUM:
-        # Who is gone and owes least is forgotten first: names that are never used again would fill the memory.
+        # The gone member with the fewest restarts is forgotten first: names never used again would fill the memory.
         gone = [one for one in state.members.values() if one.absent not in {None, Absence.SILENT}]
         if not gone:
             return state

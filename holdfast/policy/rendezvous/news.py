@@ -1,8 +1,8 @@
-"""What of a gang is news to its rendezvous: what was said and not handed on yet, gathered into batches (record 0030).
+"""The news of a gang for its rendezvous: posts that were not forwarded yet, gathered into batches (record 0030).
 
-A heartbeat is not handed on, a change is. Batches go one at a time: the first at once, the next one a second later at
-the earliest. Before a failure is handed on all others are asked to speak, at most for the keep-alive, so that what
-belongs together is told together: who met a lost member fails too, and of failures the earliest is charged.
+The hub forwards changes, not heartbeats. Batches go one at a time: the first at once, the next one a second later at
+the earliest. Before the hub forwards a failure, it asks all others to post, and waits at most for the keep-alive. So
+related events arrive together: peers of a lost member fail too, and the earliest failure is charged.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from holdfast.policy.rendezvous.members import supersedes
 from holdfast.policy.values.edit import edit
 
 PAUSE: Final = timedelta(seconds=1)
-"""Between the ends of two batches."""
+"""The shortest time between the ends of two batches."""
 FAILURES_WHOLE: Final = 64
-"""Members whose failures are told in full, in one batch."""
+"""How many members' failures one batch contains in full."""
 CURT: Final = 64
-"""Characters that are told of any other's: a batch of 4,096 stays below a MiB."""
+"""The characters sent of any other member's error: a batch of 4,096 stays below a MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What one agent said last."""
+    """The last post of one agent."""
 
     join: Join
     report: Report
 
     def same(self, other: Word | None) -> bool:
-        """Whether it says the same as another word: since when a state lasts is no news."""
+        """Whether it equals another post: the time since which a state lasts is no news."""
         return (
             other is not None
             and self.join == other.join
@@ -44,23 +44,23 @@ class Word:
 
 @dataclass(slots=True)
 class News:
-    """What is to be handed on of one gang. `at` is always the hub's clock, in seconds."""
+    """The posts of one gang to forward. `at` is always the hub's clock, in seconds."""
 
     keep_alive: timedelta
     handed: dict[str, Word] = field(default_factory=dict[str, Word])
-    """What the rendezvous has taken in, by member."""
+    """The posts that the rendezvous has received, by member."""
     waiting: dict[str, Word] = field(default_factory=dict[str, Word])
-    """What it is still to be told."""
+    """The posts that the rendezvous has not received yet, by member."""
     losses: dict[str, Lost] = field(default_factory=dict[str, Lost])
     failing: float | None = None
-    """Since when a failure waits for the others' words."""
+    """The time since which a failure waits for the others' posts."""
     spoken: set[str] = field(default_factory=set[str])
-    """Who has spoken since then."""
+    """The members that have posted since then."""
     ended: float | None = None
-    """When the last batch was."""
+    """When the last batch ended."""
 
     def said(self, word: Word, at: float) -> bool:
-        """Take in what an agent says; return whether that is news."""
+        """Record the post of an agent; return whether it is news."""
         member = word.join.member
         last = self.waiting.get(member) or self.handed.get(member)
         if last is not None and last.join.incarnation != word.join.incarnation and not supersedes(word.join, last.join):
@@ -71,7 +71,7 @@ class News:
         if word.same(last):
             return False
         if word.same(self.handed.get(member)):
-            # It has come back to what is known; what lay between was never told, and needs not be.
+            # It is back in the known state; the change in between was not forwarded, and need not be.
             self.waiting.pop(member, None)
             return False
         self.waiting[member] = word
@@ -80,21 +80,21 @@ class News:
         return True
 
     def lost(self, loss: Lost) -> None:
-        """Note that a pod that held a place is gone, or silent."""
+        """Note that a pod that held a place is gone or silent."""
         known = self.losses.get(loss.member)
         if known is None or known.absence is Absence.SILENT or known.pod_uid != loss.pod_uid:
             self.losses[loss.member] = loss
 
     def asks(self, others: Collection[str]) -> bool:
-        """Return whether others of the round are to speak before a failure is handed on."""
+        """Return whether others of the round must post before a failure is forwarded."""
         return self.failing is not None and any(one not in self.spoken and one not in self.losses for one in others)
 
     def due(self, at: float, others: Collection[str]) -> float | None:
-        """Return from when on a batch may be taken; None while there is nothing to say.
+        """Return the time from which a batch may be taken; None while there is no news.
 
         Args:
-            at: now.
-            others: of whom a word is waited for before a failure is handed on: those that run in the round.
+            at: the current time.
+            others: the members to wait for before a failure is forwarded: those that run in the round.
         """
         if not self.waiting and not self.losses:
             return None
@@ -104,17 +104,17 @@ class News:
         return after
 
     def taken(self) -> Batch:
-        """Return the next batch; its words count as handed on once `done` says so."""
+        """Return the next batch; its posts count as forwarded once `done` is called."""
         words, losses = dict(self.waiting), dict(self.losses)
-        # A flood of failures is told in short: the earliest is charged, and all its words go with it.
+        # A flood of failures is shortened: the earliest is charged, and its error is sent in full.
         failed = sorted((word.report.failures[0].at, member) for member, word in words.items() if word.report.failures)
         curt = {member for _, member in failed[FAILURES_WHOLE:]}
-        # What a member said goes before its loss: who had succeeded, has. And a loss is of one pod, by its uid.
+        # A member's post goes before its loss: an earlier success counts. And a loss concerns one pod, by its uid.
         events = [_event(word, self.handed.get(member), curt=member in curt) for member, word in words.items()]
         return Batch((*events, *losses.values()), words, losses)
 
     def done(self, batch: Batch, at: float) -> None:
-        """Count a batch as handed on."""
+        """Mark a batch as forwarded."""
         self.ended = at
         for member, word in batch.words.items():
             self.handed[member] = word
@@ -125,7 +125,7 @@ class News:
                 del self.losses[member]
             known = self.handed.get(member)
             if known is not None and known.join.pod_uid == loss.pod_uid:
-                # Should it be heard again, that is news, even if it says what it said before.
+                # If it is heard again, that is news, even if the post is the same as before.
                 del self.handed[member]
         if not any(word.report.state is MemberState.FAILED for word in self.waiting.values()):
             self.failing, self.spoken = None, set()
@@ -133,7 +133,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is told together."""
+    """Events that are sent together."""
 
     events: tuple[GangEvent, ...]
     words: Mapping[str, Word]

@@ -1,4 +1,4 @@
-"""What each member of a gang is to do, worked out from what is known; and its ranks (row T11)."""
+"""The directive for each member of a gang, derived from the state; and its ranks (row T11)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.policy.rendezvous.rounds import deadlines
 
 
 def round_of(state: GangState) -> Round | None:
-    """Return the last round, with the members of it that are there still; None where nobody is."""
+    """Return the last round, with its members that still take part; None if none does."""
     there = [state.members[name] for name in state.participants if name in state.members]
     there = [one for one in there if one.round == state.round]
     if not there:
@@ -81,7 +81,7 @@ def assignments(state: GangState) -> dict[str, Assignment]:
 
 
 def orders(state: GangState, seen: int) -> Orders:
-    """Return what members are to do, as far as one who knows all up to a revision does not know it."""
+    """Return the orders for members that are newer than a given revision."""
     news = {name: one for name, one in directives(state).items() if one.revision > seen}
     groups = dict[str, tuple[Directive, list[str]]]()
     for name, one in news.items():
@@ -112,7 +112,7 @@ def orders(state: GangState, seen: int) -> Orders:
 
 
 def told(given: Orders, heartbeat: timedelta) -> dict[str, Directive]:
-    """Return the directives that orders stand for, by member."""
+    """Return the directives that orders contain, by member."""
     places = counted(given.round) if given.round is not None else {}
     return {
         member: Directive(
@@ -131,7 +131,7 @@ def told(given: Orders, heartbeat: timedelta) -> dict[str, Directive]:
 
 
 def holders(state: GangState) -> tuple[Holder, ...]:
-    """Return which agent holds each place, or held it last."""
+    """Return the agent that holds each place, or held it last."""
     return tuple(
         Holder(
             member=one.join.member,
@@ -146,7 +146,7 @@ def holders(state: GangState) -> tuple[Holder, ...]:
 
 
 def directives(state: GangState) -> dict[str, Directive]:
-    """Return what each member is to do, by its name, each with the revision of what it was told last."""
+    """Return the directive for each member, by name, each with the revision of the member's last directive."""
     runs = state.phase in {GangPhase.RUNNING, GangPhase.FINISHING}
     places = assignments(state) if runs else {}
     due = deadlines(state)
@@ -155,7 +155,7 @@ def directives(state: GangState) -> dict[str, Directive]:
 
 
 def answer(state: GangState, join: Join) -> Directive | None:
-    """Return what an agent is to do that is, or is not, the one that holds its place; None: nobody knows yet."""
+    """Return the directive for an agent, whether or not it holds its place; None: not known yet."""
     record = state.members.get(join.member)
     if join.attempt < state.attempt:
         return leave(state.revision, f"attempt {join.attempt} has ended", 0)

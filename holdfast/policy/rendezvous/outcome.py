@@ -1,4 +1,4 @@
-"""What a gang came to, for its workload; and where it stands, for people (rows T1, T4, T9, T14)."""
+"""The outcome of a gang, for its workload; and its status, for people (rows T1, T4, T9, T14)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN: Final = 20
 
 
 def ending(reason: CloseReason) -> GangEnding | None:
-    """Return what the closing of a rendezvous means to its workload; None where that has ended it itself."""
+    """Return what the closing of a rendezvous means for its workload; None if the workload itself ended it."""
     match reason:
         case CloseReason.SUCCEEDED:
             return GangEnding.SUCCEEDED
@@ -35,7 +35,7 @@ def ending(reason: CloseReason) -> GangEnding | None:
 
 
 def outcome(state: GangState, workload_uid: str, now: datetime) -> GangOutcome | None:
-    """Return what its workload is to be told of a gang, asked as it closes; None where there is nothing to say."""
+    """Return the message to the workload when its gang closes; None if there is nothing to report."""
     came = ending(state.closed) if state.closed is not None else None
     if came is None or state.closed is None:
         return None
@@ -60,7 +60,7 @@ def outcome(state: GangState, workload_uid: str, now: datetime) -> GangOutcome |
 
 
 def _culprit(state: GangState) -> MemberRecord | None:
-    """Return the member by which it was closed: as it was decided, a loss goes before a failure."""
+    """Return the member that caused the closing: as in the decision, a loss goes before a failure."""
     match state.closed:
         case CloseReason.MEMBER_LOST:
             lost = losses(state)
@@ -76,7 +76,7 @@ def _culprit(state: GangState) -> MemberRecord | None:
 
 
 def status(state: GangState, workload_uid: str, now: datetime, hub: int) -> GangStatus:
-    """Return where a gang stands."""
+    """Return the status of a gang."""
     due, counts = deadlines(state), figures(state)
     charged = sorted((-one.restarts, name) for name, one in state.members.items() if one.restarts)
     absent = sorted(name for name, one in state.members.items() if one.absent is not None)
@@ -105,7 +105,7 @@ def status(state: GangState, workload_uid: str, now: datetime, hub: int) -> Gang
 
 
 def details(state: GangState) -> str:
-    """Return where a gang stands as the Temporal UI shows it (Markdown)."""
+    """Return the status of a gang in Markdown, for the Temporal UI."""
     there, size = sum(1 for one in state.members.values() if one.absent is None), len(state.participants)
     lines = [
         f"Attempt {state.attempt}: **{state.phase.value}**, round {state.round} of {size} member(s); {there} there, "

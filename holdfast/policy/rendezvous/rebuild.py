@@ -1,4 +1,4 @@
-"""The memory of a rendezvous that is begun anew, whose members run on and announce themselves again (row D2). Pure."""
+"""The memory of a restarted rendezvous, whose members run on and announce themselves again (row D2). Pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from holdfast.model.gang.state import Absence, GangPhase, GangState
 from holdfast.policy.values.edit import edit
 
 ROUNDS_OF_AN_EVENT: Final = 10
-"""Rounds that one event of a history can bring about, at most: a step forms one, and rarely a second."""
+"""The most rounds that one history event can cause: a step forms one, and rarely a second."""
 _WHY: Final = "its rendezvous was begun anew"
 
 
 def beyond(number: int, events: int) -> int:
-    """Return a number that a run has surely not reached: of a round, a revision or a hub.
+    """Return a number of a round, a revision or a hub that a run has certainly not reached.
 
     Args:
-        number: that with which the run began.
-        events: how many events its history has: without an event nothing is counted up.
+        number: the number with which the run began.
+        events: how many events its history has: no number increases without an event.
     """
     return number + ROUNDS_OF_AN_EVENT * max(1, events)
 
 
 def rebuilt(state: GangState, events: int, now: datetime) -> GangState:
-    """Return the memory of a rendezvous that nobody has announced itself to yet.
+    """Return the memory of a rendezvous to which no agent has announced itself yet.
 
-    Rounds go on beyond all that an earlier run can have formed, since an agent takes a lower one for an old one. Of
-    each member stays what was charged to it when that run began.
+    Round numbers continue beyond all that an earlier run can have formed, since an agent takes a lower number for an
+    old round. Each member keeps the restarts charged to it when that run began.
 
     Args:
-        state: as the earlier run began with it.
+        state: the state with which the earlier run began.
         events: how many events that run's history has.
         now: the time.
     """

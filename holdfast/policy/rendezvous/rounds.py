@@ -1,4 +1,4 @@
-"""When a round of a gang begins, what ends it, who is charged, when the rendezvous is closed (rows T1-T10)."""
+"""When a round of a gang begins, what ends it, which member is charged, when the rendezvous closes (rows T1-T10)."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _SIGNALS: Final = 64
 
 
 class Gathered(NamedTuple):
-    """Who there is for the next round."""
+    """The members for the next round."""
 
     chosen: tuple[MemberRecord, ...]
-    """Those that would begin it now, in the order of their ranks."""
+    """The members that would begin it now, in the order of their ranks."""
     pending: tuple[MemberRecord, ...]
-    """Members of the last round that are still to stop."""
+    """The members of the last round that have not stopped yet."""
 
 
 class GangDeadline(NamedTuple):
-    """When something falls due, and what."""
+    """A deadline, and what happens at it."""
 
     at: datetime
     why: str
 
 
 def settled(state: GangState, now: datetime, *, heard: bool) -> GangState:
-    """Return what comes of the state as it is now.
+    """Return the state after everything that follows from it now.
 
     Args:
-        state: what is known.
+        state: the current state.
         now: the time.
-        heard: whether the gang has been listened to for a whole keep-alive: only then does anything fail by a
-            deadline, since what was said while nobody listened may be on its way.
+        heard: whether the hub has listened to the gang for a whole keep-alive: only then does anything fail by a
+            deadline, since posts from the time before may be on their way.
     """
     while True:
         after = _once(state, now, heard=heard)
@@ -49,7 +49,7 @@ def settled(state: GangState, now: datetime, *, heard: bool) -> GangState:
 
 
 def deadlines(state: GangState) -> tuple[GangDeadline, ...]:
-    """Return what will fall due if nobody says anything, the earliest first."""
+    """Return the deadlines that apply without a further event, the earliest first."""
     gang, due = state.gang, list[GangDeadline]()
     if state.phase is GangPhase.FORMING:
         if state.enough is not None:
@@ -64,9 +64,9 @@ def deadlines(state: GangState) -> tuple[GangDeadline, ...]:
 
 
 def gathered(state: GangState, *, late: bool) -> Gathered:
-    """Return who would be in the next round: members of the last one go before newcomers, then who came first.
+    """Return the members for the next round: those of the last round first, then newcomers, by arrival.
 
-    Once it is late, no place is kept any longer for who has not stopped yet.
+    Once it is late, no place is kept for members that have not stopped yet.
     """
     there = [one for one in state.members.values() if one.absent is None]
     old = [one for one in there if state.round and one.round == state.round]
@@ -94,7 +94,7 @@ def _once(state: GangState, now: datetime, *, heard: bool) -> GangState:
 
 
 def _without_dropped(state: GangState) -> GangState:
-    """Evict the members whose index the Job drops, and no other: which ones it drops is not for us to say (row D39)."""
+    """Evict the members whose index the Job drops, and no other: the Job decides which indexes it drops (row D39)."""
     pods = state.gang.pods
     gone = {
         name: edit(one, absent=Absence.EVICTED, why=f"the gang is to have {pods} pods: index {one.join.index} goes")
@@ -124,13 +124,13 @@ def _forming(state: GangState, now: datetime, *, heard: bool) -> GangState:
 def _unsure(state: GangState, one: MemberRecord) -> bool:
     """Whether a member was told to run the last round, and has not been heard since: it may run by now.
 
-    What it said may have been lost with the hub that heard it; whoever serves the gang now is told again.
+    Its post may have been lost with the hub that received it; the member repeats it to the current hub.
     """
     return bool(state.round) and one.round == state.round and one.report.round < one.round
 
 
 def _formed(state: GangState, chosen: tuple[MemberRecord, ...], now: datetime) -> GangState:
-    # A rendezvous that has lost its memory may know of fewer rounds than its members have run.
+    # A rendezvous that has lost its memory may know fewer rounds than its members have run.
     number = max(state.round, *(one.report.round for one in chosen)) + 1
     members = dict(state.members)
     for one in chosen:
@@ -155,7 +155,7 @@ def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
     lost = losses(state)
     if lost:
         name, how, ours = lost[0]
-        # Without restarts a loss is the outer scheduler's; who left in order only makes room (rows T9, T13).
+        # Without restarts, the outer scheduler handles a loss; an orderly leave only frees a place (rows T9, T13).
         if gang.max_restarts == 0 and not ours:
             return closed(state, CloseReason.MEMBER_LOST, f"{name} was lost: {how}")
         return _again(state, f"{name}: {how}", now)
@@ -180,7 +180,7 @@ def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
 
 
 def _charged(state: GangState, one: MemberRecord, now: datetime) -> GangState:
-    """Charge the failure to the member it began with, and to no other (rows T3-T5)."""
+    """Charge the failure to the member that failed first, and to no other (rows T3-T5)."""
     limit, why = state.gang.max_restarts, f"{one.join.member} failed: {words(one)}"
     if one.restarts >= limit:
         return closed(state, CloseReason.RESTARTS_EXHAUSTED, f"{why}; {limit} restarts used")
@@ -191,7 +191,7 @@ def _charged(state: GangState, one: MemberRecord, now: datetime) -> GangState:
 
 
 def _finishing(state: GangState, now: datetime, *, heard: bool) -> GangState:
-    """Wait for the rest, and begin no round any more (rows T1, T2, T10)."""
+    """Wait for the other members, and begin no further round (rows T1, T2, T10)."""
     there = [state.members.get(name) for name in state.participants]
     if all(one is not None and _done(state, one) for one in there):
         return closed(state, CloseReason.SUCCEEDED, f"all {len(there)} members have succeeded")
@@ -203,7 +203,7 @@ def _finishing(state: GangState, now: datetime, *, heard: bool) -> GangState:
         return closed(state, reason, f"{one.join.member} failed after another had succeeded: {words(one)}")
     for name, how, _ in losses(state):
         record = state.members.get(name)
-        # Who is only silent may have succeeded, and has until the barrier to say so.
+        # A member that is only silent may have succeeded, and has until the barrier to report it.
         if record is None or record.absent is not Absence.SILENT:
             return closed(state, CloseReason.MEMBER_LOST, f"{name} was lost after another had succeeded: {how}")
     if heard and now >= state.began + state.gang.finalization_barrier:
@@ -215,7 +215,7 @@ def _finishing(state: GangState, now: datetime, *, heard: bool) -> GangState:
 
 
 def _again(state: GangState, why: str, now: datetime) -> GangState:
-    """Let the next round form, unless as many have begun lately as may."""
+    """Let the next round form, unless the maximum of rounds has begun in the window."""
     if _used_up(state, now):
         span = format_duration(state.gang.rounds_window)
         why = f"{why}; {state.gang.max_rounds} rounds began within {span}"
@@ -224,7 +224,7 @@ def _again(state: GangState, why: str, now: datetime) -> GangState:
 
 
 def recent(state: GangState, now: datetime) -> tuple[datetime, ...]:
-    """Return when rounds began within the window."""
+    """Return the begin times of the rounds within the window."""
     return tuple(at for at in state.rounds if now < at + state.gang.rounds_window)
 
 
@@ -237,7 +237,7 @@ def _came(one: MemberRecord) -> tuple[datetime, str]:
 
 
 def newcomers(state: GangState) -> list[MemberRecord]:
-    """Return the newcomers that have no place, who came first before the others (row T7)."""
+    """Return the newcomers without a place, by arrival (row T7)."""
     old = {name for name in state.participants if name in state.members and state.members[name].round == state.round}
     return sorted((one for name, one in state.members.items() if one.ready and name not in old), key=_came)
 
@@ -247,7 +247,7 @@ def _done(state: GangState, one: MemberRecord) -> bool:
 
 
 def losses(state: GangState) -> list[tuple[str, str, bool]]:
-    """Return the members of the round that are none now: their names, how, and whether they left in order."""
+    """Return the lost members of the round: name, reason, and whether the member left in order."""
     found = list[tuple[str, str, bool]]()
     for name in state.participants:
         one = state.members.get(name)
@@ -259,9 +259,9 @@ def losses(state: GangState) -> list[tuple[str, str, bool]]:
 
 
 def failures(state: GangState) -> list[MemberRecord]:
-    """Return who has failed in this round: the one it began with first, ties by name (row T12: UNKNOWN is none).
+    """Return the members that failed in this round: the first failure first, ties by name (row T12: UNKNOWN is none).
 
-    Times of different nodes are told apart no better than by `SKEW`: within it a worker that was killed is the first.
+    Times of different nodes are only exact to `SKEW`: within it a worker that was killed comes first.
     """
     failed = [
         one
@@ -276,11 +276,11 @@ def failures(state: GangState) -> list[MemberRecord]:
 
 
 def decisive(one: MemberRecord, began: datetime | None = None) -> WorkerFailure:
-    """Return the failure of a member that counts.
+    """Return the decisive failure of a member.
 
     Args:
         one: a member that has failed.
-        began: when the first worker of its gang failed, as far as is known; None: of this member alone.
+        began: when the first worker of its gang failed, as far as is known; None: use this member's workers only.
     """
     failures = one.report.failures
     first = began if began is not None else min(each.at for each in failures)
@@ -288,14 +288,14 @@ def decisive(one: MemberRecord, began: datetime | None = None) -> WorkerFailure:
 
 
 def _order(one: WorkerFailure, began: datetime) -> tuple[bool, datetime]:
-    """Return the order of failures: within what clocks can tell, who was killed goes before who gave up (row D43)."""
+    """Return the order of failures: within clock skew, a killed worker goes before one that gave up (row D43)."""
     return not (_was_killed(one) and one.at <= began + SKEW), one.at
 
 
 def _was_killed(one: WorkerFailure) -> bool:
-    """Return whether something else ended a worker: a signal, KILL for want of memory above all.
+    """Return whether something else ended a worker: a signal, mostly KILL for lack of memory.
 
-    A process sends ABRT to itself, and TERM is a request: both are as an exit code. A shell says 128 and the signal.
+    A process sends ABRT to itself, and TERM is a request: both count as an exit code. A shell reports 128 + the signal.
     """
     code = one.exit_code or 0
     number = one.signal if one.signal is not None else code - 128
@@ -303,7 +303,7 @@ def _was_killed(one: WorkerFailure) -> bool:
 
 
 def words(one: MemberRecord) -> str:
-    """Return in words how the worker of a member failed whose failure counts."""
+    """Return a text about the decisive failure of a member's workers."""
     first = decisive(one)
     how = f"signal {first.signal}" if first.signal is not None else f"exit code {first.exit_code}"
     if first.signal is None and first.exit_code is None:

@@ -1,4 +1,4 @@
-"""One step of a rendezvous: what is told by agents, hub and workload becomes rounds, and what each member is to do."""
+"""One step of a rendezvous: events from agents, hub and workload become rounds, and directives for members."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from holdfast.policy.values.edit import edit
 
 
 class Step(NamedTuple):
-    """What came of some events."""
+    """The result of a step."""
 
     state: GangState
     directives: Mapping[str, Directive]
-    """Those that are others than before, by member."""
+    """The directives that have changed, by member."""
     deadlines: tuple[GangDeadline, ...]
-    """What falls due if nobody says anything, the earliest first."""
+    """The deadlines that apply without a further event, the earliest first."""
 
 
 def begun(gang: Gang, run_id: str, attempt: int, now: datetime) -> GangState:
-    """Return the state of a rendezvous that nobody has joined yet."""
+    """Return the state of a rendezvous that no member has joined yet."""
     return GangState(gang=gang, run_id=run_id, attempt=attempt, began=now)
 
 
 def step(state: GangState, events: Iterable[GangEvent], now: datetime) -> Step:
-    """Return what comes of events that were told together, and of the time.
+    """Return the result of events that were sent together, and of the time.
 
-    What was told together is judged together: a loss explains the failures of those who met the lost member, and of
-    several failures the earliest is charged. Nothing fails by a deadline unless the gang is being listened to.
+    Events that were sent together are judged together: a loss explains the failures of the lost member's peers, and of
+    several failures the earliest is charged. Nothing fails by a deadline unless the hub listens to the gang.
     """
     after, heard = state, False
     for event in events:

@@ -1,1 +1,1 @@
-"""What a workload tells: people, its cluster, its graph, its queue, its audit."""
+"""The messages of a workload to people, its cluster, its graph, its queue and its audit."""

@@ -1,8 +1,8 @@
-"""Sensitive work: what is done to it is written down first, and only then done (row L36).
+"""The audit of sensitive workloads: each operation is recorded before it is carried out (row L36).
 
-The record is the workflow's own history, to which nothing but an append is possible: the report that carries the entry
-is scheduled there with its text, and the operation only after that report has come back. The cluster has a copy, as an
-Event of the workload's anchor, for as long as the cluster keeps Events.
+The record is the workflow's own history, which is append-only. The history contains the text of the report that carries
+the entry, and the operation is scheduled only after that report has completed. The cluster has a copy, as an Event of
+the workload's anchor, for as long as it keeps Events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEPT = 16
 
 
 def audited(spec: Workload, state: State, step: Step) -> Step:
-    """Return the writing down of a step, where that comes first; else the step itself."""
+    """Return the report that records a step, if the step must be recorded first; else the step itself."""
     attempt = state.attempt
     if not spec.sensitive or not isinstance(step, Run) or not OPERATIONS[step.kind].acts or not state.anchored:
         return step
@@ -29,7 +29,7 @@ def audited(spec: Workload, state: State, step: Step) -> Step:
 
 
 def written(state: State, entry: str) -> State:
-    """Return the state after an entry was written down."""
+    """Return the state after an entry was recorded."""
     attempt = state.attempt
     if attempt is None or not entry:
         return state
@@ -37,7 +37,7 @@ def written(state: State, entry: str) -> State:
 
 
 def _entry(attempt: Attempt, kind: OperationKind) -> str:
-    """Name one act of an attempt: the same act, begun again, has the same name."""
+    """Name one act of an attempt; the same act has the same name when it is started again."""
     if kind is OperationKind.REPLACE:
         launches = ",".join(f"{name}={attempt.launches.get(name, 0)}" for name in sorted(attempt.replacing))
         return f"{attempt.number} {kind.value} {launches}"[:256]

@@ -1,4 +1,4 @@
-"""A workload that waits for its graph to let it begin, and what it tells that graph of itself (row L31)."""
+"""A workload that waits until its graph admits it, and the messages it sends to that graph (row L31)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from holdfast.policy.values.record import cause, shortened
 
 
 def waiting(spec: Workload) -> str:
-    """Return what a workload waits for as it is submitted; empty if nothing."""
+    """Return what a workload waits for when it is submitted; empty if nothing."""
     return f"it waits for its graph, {spec.graph.graph}" if spec.graph is not None else ""
 
 
 def heard(spec: Workload, news: GraphNews, *, missed: bool) -> GraphTold | GraphMissing:
-    """Return what comes of telling a graph something; for the word of one that has ended nobody waits."""
+    """Return the event after a message to the graph; the message of an ended workload counts as sent in any case."""
     if not missed or news.outcome is not None or spec.graph is None:
         return GraphTold(news, waiting(spec))
     return GraphMissing(f"its graph, {spec.graph.graph}, is not there: submit the graph's file; it is looked for again")
 
 
 def told(state: State, event: GraphOrdered | GraphTold | GraphMissing, now: datetime) -> State:
-    """Return the state after something has passed between a workload and its graph. It is let in once, and for good."""
+    """Return the state after a message between a workload and its graph. An admission is never withdrawn."""
     match event:
         case GraphOrdered(order):
             return _ordered(state, order, now)
@@ -48,16 +48,16 @@ def _ordered(state: State, order: GraphOrder, now: datetime) -> State:
 
 
 def counted_out(state: State) -> bool:
-    """Whether its graph may count on it that no pod of it runs any more, so that nothing begins it anew.
+    """Whether its graph may rely on no pod of it running, so that nothing may start the workload again.
 
-    Of one that has failed and whose pods were cleared away, others of its graph may run because of that.
+    After a failed workload's pods are cleared, other workloads of its graph may run because it failed.
     """
     attempt = state.attempt
     return state.graph_told is not None and state.outcome is not None and attempt is not None and attempt.cleared
 
 
 def told_why(state: State, now: datetime) -> State:
-    """Let a workload that is not begun say why: what it waits for, or that it waits no more."""
+    """Show why a workload has not begun: what it waits for, or that it waits no more."""
     if state.attempt is not None or state.outcome is not None or state.intent.suspend or state.intent.cancel:
         return state
     if state.blocked and (state.phase, state.message) != (Phase.PENDING, state.blocked):
@@ -68,9 +68,9 @@ def told_why(state: State, now: datetime) -> State:
 
 
 def owed(spec: Workload, state: State, uid: str) -> GraphNews | None:
-    """Return what its graph has yet to hear of a workload, None if it knows, or if there is no graph.
+    """Return the message that a workload still owes its graph; None if the graph knows, or if there is no graph.
 
-    It hears that the workload is there, what it came to, and that it holds nothing of the cluster any more.
+    The message says that the workload exists, its outcome, and whether it has released everything in the cluster.
     """
     if spec.graph is None:
         return None

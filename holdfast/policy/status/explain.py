@@ -1,4 +1,4 @@
-"""Why it is where it is, and what comes next: the status and the explanation, worked out from memory alone."""
+"""The status and the explanation of a workload: why it is in its phase, and what comes next, from memory alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _REMEDIES: dict[str, str] = {
     Reason.PODS_NOT_RUNNING: "its pods' Events (kubectl describe pod) name the node, volume or image they wait for",
     Reason.INSUFFICIENT_PODS_READY: "its pods come back if their controller can make them and a node takes them",
 }
-"""Where to look, by what makes it unhealthy: what it waits for is not ours to know."""
+"""Where to look, by the reason it is unhealthy: Holdfast cannot know what it waits for."""
 _WAITS_SHOWN = 3
 _DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
 _UNBLOCKS: dict[str, str] = {
@@ -79,7 +79,7 @@ _UNBLOCKS: dict[str, str] = {
     FAILED_CREATE: "the quota, webhook or right that it names: kubectl -n {ns} get events",
     "ErrImagePull": "the image's name, its registry or its pull secret: kubectl -n {ns} describe pod {pod}",
 }
-"""What would let pods run, by what they wait for."""
+"""What would let pods run, by the reason they wait."""
 
 
 def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: datetime | None = None) -> Status:
@@ -88,9 +88,9 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
     Args:
         spec: The workload.
         state: Its memory.
-        now: When something was last decided on it.
+        now: The time of the last decision on it.
         uid: The workload's uid.
-        asked: When somebody asks, if that is later: health goes on meanwhile.
+        asked: The time of the query, if that is later: health changes in the meantime.
     """
     seen = shown(state)
     deadlines = _deadlines(spec, state, now)
@@ -160,7 +160,7 @@ def _gang(spec: Workload) -> GangSize | None:
 
 
 def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
-    """Return the nodes that the living attempt keeps off, or that the next one will."""
+    """Return the nodes that the living attempt avoids, or that the next one will avoid."""
     attempt = state.attempt
     if attempt is not None and attempt.stage in LIVE:
         return attempt.avoided
@@ -168,14 +168,14 @@ def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
 
 
 def _next_one(state: State, now: datetime, verb: str = "") -> str:
-    """Name the next attempt, what becomes of it, and the nodes it will keep off: `attempt 3, without node-7`."""
+    """Name the next attempt, what happens to it, and the nodes it will avoid: `attempt 3, without node-7`."""
     number = state.attempt.number + 1 if state.attempt is not None else 1
     avoided = without(standing(state.excluded, state.policy.exclusion, now))
     return f"attempt {number}{verb}" + (f", {avoided}" if avoided else "")
 
 
 def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
-    """Return what is left of each budget."""
+    """Return the limit and the use of each budget."""
     return tuple(
         BudgetStatus(name=budget.name, limit=budget.limit, used=used_of(state, budget, now))
         for budget in state.policy.budgets
@@ -189,7 +189,7 @@ def _next_attempt(state: State) -> int | None:
 
 
 def _gives_up(state: State) -> str:
-    """Say for how long a submission waits for what it is refused."""
+    """Say for how long a submission is retried while the cluster refuses it."""
     timeout = timings(state).submission_timeout
     if state.policy.refused_create is not RefusedCreate.WAIT:
         return f" (bears refusals that may pass for {format_duration(timings(state).admission_grace_period)})"
@@ -197,7 +197,7 @@ def _gives_up(state: State) -> str:
 
 
 def _bears_missing(spec: Workload, state: State) -> str:
-    """Say for how long a kind that the cluster lacks is waited for."""
+    """Say for how long it waits for a kind that the cluster lacks."""
     if not spec.allow_missing_kinds:
         return ""
     timeout = timings(state).submission_timeout
@@ -229,7 +229,7 @@ def _why(spec: Workload, state: State) -> str:
 
 
 def _unserved(spec: Workload, state: State) -> str:
-    """Say which versions of kinds the cluster does not serve, of which components nothing is known then (row D24)."""
+    """Name the versions of kinds that the cluster does not serve, and the components this leaves unknown (row D24)."""
     seen = current(state)
     if seen is None or state.outcome is not None:
         return ""
@@ -240,7 +240,7 @@ def _unserved(spec: Workload, state: State) -> str:
 
 
 def _waiting(spec: Workload, state: State) -> tuple[Waiting, ...]:
-    """Return what pods wait for that are to run now, the largest group first (row D34)."""
+    """Return what the pods that should run now wait for, the largest group first (row D34)."""
     attempt, seen = state.attempt, current(state)
     if attempt is None or attempt.stage is not Stage.SUBMITTED or attempt.suspended or state.outcome is not None:
         return ()
@@ -320,13 +320,13 @@ def _now(spec: Workload, state: State) -> str:
 
 
 def _ready_pods(state: State) -> int:
-    """Return how many pods were seen to run, or to have succeeded."""
+    """Return how many pods were seen running or succeeded."""
     seen = current(state)
     return seen.pods.ready if seen is not None else 0
 
 
 def _foreign(state: State) -> str:
-    """Name pods that bear the workload's labels and are not its own (row D26)."""
+    """Name pods that have the workload's labels but are not its own (row D26)."""
     seen = current(state)
     if seen is None or not seen.foreign:
         return ""
@@ -334,7 +334,7 @@ def _foreign(state: State) -> str:
 
 
 def _stuck(state: State) -> str:
-    """Say why pods do not start, whether the policy takes that for a failure or not (row U11)."""
+    """Say why pods do not start, whether or not the policy treats that as a failure (row U11)."""
     seen = current(state)
     said = [one.sentence() for one in seen.stuck] if seen is not None else []
     if not said:
@@ -343,7 +343,7 @@ def _stuck(state: State) -> str:
 
 
 def _parking(spec: Workload, state: State, attempt: Attempt) -> str:
-    """Say how far a suspension in place is, or the way back from it."""
+    """Describe the progress of a suspension in place, or of the resume from it."""
     if attempt.parking is Parking.COMING:
         return f"resuming {spec.titles(attempt.resuming) or f'attempt {attempt.number}'} in place"
     if attempt.parking is Parking.PARKED:
@@ -354,7 +354,7 @@ def _parking(spec: Workload, state: State, attempt: Attempt) -> str:
 
 
 def _until(spec: Workload, state: State) -> str:
-    """Say what is still to be created, and what success looks at, where that is not all of the workload."""
+    """Say what is still to be created, and which components success depends on, where that is not all of them."""
     success, attempt = state.policy.success, state.attempt
     waiting, parked = (attempt.waiting, attempt.parked) if attempt is not None else ((), ())
     said = filter(None, (waits(spec, waiting), waits_to_return(spec, parked)))
@@ -363,7 +363,7 @@ def _until(spec: Workload, state: State) -> str:
 
 
 def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
-    """Return what happens next by itself, in order; the later ones are what follows if nothing intervenes."""
+    """Return what happens next without intervention, in order; the later ones apply if nothing intervenes."""
     attempt = state.attempt
     if attempt is not None and attempt.stage in REMOVING:
         result: list[Deadline] = []
@@ -398,12 +398,12 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         result.append(Deadline(at=decision.until, what=f"once all lies ready: {_next_one(state, decision.until)}"))
     elif state.pause_until is not None:
         result.append(Deadline(at=decision.until, what=_next_one(state, decision.until, " is created")))
-    # What is due first comes first, and what follows it stays beside it.
+    # What is due first is listed first, directly followed by its consequence.
     return (*ends, *result) if ends and ends[0].at < decision.until else (*result, *ends)
 
 
 def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
-    """Return what follows once pods have saved, or have not in time."""
+    """Return what follows once all pods have saved, or when the time for that is over."""
     request = asked(state)
     assert request is not None
     assert spec.checkpoint is not None
@@ -435,7 +435,7 @@ def _once_gone(spec: Workload, state: State, attempt: Attempt, at: datetime) -> 
 
 
 def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -> str:
-    """Say what the failure that makes it unhealthy comes to, once its grace is over."""
+    """Say what the failure that makes it unhealthy leads to, once its grace period is over."""
     ruling = rule_on(state.policy, failure)
     action = ruling.action
     if action.kind is not ActionKind.RESTART:
@@ -462,7 +462,7 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
 
 
 def _kept(spec: Workload, state: State) -> str:
-    """Say which claims outlive an attempt, what is in them, and how to choose otherwise (row D25)."""
+    """Say which claims outlive an attempt, what they contain, and how to choose otherwise (row D25)."""
     keeping = spec.titles([one.name for one in spec.components if one.keeps_claims])
     there = state.claims.sentence() if state.claims is not None else ""
     if not keeping:
@@ -475,7 +475,7 @@ def _kept(spec: Workload, state: State) -> str:
 
 
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
-    """Say what the restart of one component comes to."""
+    """Say what restarting one component costs, or that the workload fails instead."""
     name, charge = ruling.failure.component, ruling.action.charge
     what = f"{spec.titles([name])} is made again alone"
     most, acted = ruling.action.limit, state.acted.get(ruling.rule, 0)

@@ -1,4 +1,4 @@
-"""A workload that its queue lets in: when it asks, when it lets go, and what it tells its queue (rows L9, L26, L27)."""
+"""A workload in an admission queue: when it asks and releases, and its messages to the queue (rows L9, L26, L27)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.policy.values.record import cause, shortened
 
 
 def first_turn(spec: Workload) -> Turn | None:
-    """Return how a workload stands with its queue as it is submitted; None where no queue lets it in."""
+    """Return the turn of a workload in its queue when it is submitted; None if it has no queue."""
     return Turn(says=f"it waits in queue {spec.queue}") if spec.queued else None
 
 
 def heard(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | QueueMissing:
-    """Return what comes of telling a queue something; for the word of one that has let go nobody waits."""
+    """Return the event after a message to the queue; the message of a released workload counts as sent in any case."""
     if not missed or news.standing is Standing.RELEASED:
         return QueueTold(news)
     remedy = "holdfast queue apply brings it back"
@@ -30,7 +30,7 @@ def heard(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | Queue
 
 
 def told(state: State, event: QueueOrdered | QueueTold | QueueMissing, now: datetime) -> State:
-    """Return the state after something has passed between a workload and its queue."""
+    """Return the state after a message between a workload and its queue."""
     turn = state.turn
     if turn is None:
         return state
@@ -50,17 +50,17 @@ def _ordered(state: State, turn: Turn, order: QueueOrder, now: datetime) -> Stat
         return state
     if not order.admit:
         return edit(state, turn=edit(turn, says=shortened(order.why)))
-    # The queue knows that it holds from now on: nothing needs to be said of that.
+    # The queue knows that the workload holds quota from now on: the workload sends no message about that.
     heard = edit(turn.told, standing=Standing.HOLDS) if turn.told is not None else None
     state = edit(state, turn=edit(turn, admitted=True, begun=False, told=heard, says=shortened(order.why)))
     return cause(state, Reason.ADMITTED, order.why, now)
 
 
 def follow(spec: Workload, state: State, now: datetime) -> State:
-    """Let a workload ask its queue when it would begin, and let go once nothing of it is left in the cluster.
+    """Ask the queue when a workload would begin, and release its place once nothing of it is left in the cluster.
 
-    What comes back from a failed attempt lets go and asks in one word, as soon as its pause is but a cycle's, so that
-    nobody takes its place meanwhile (row L26).
+    A workload that is requeued after a failed attempt releases and asks in one message, as soon as at most a cycle of
+    its pause is left, so that no other workload takes its place meanwhile (row L26).
     """
     turn = state.turn
     if turn is None:
@@ -83,7 +83,7 @@ def follow(spec: Workload, state: State, now: datetime) -> State:
 
 
 def _wants(state: State, now: datetime) -> bool:
-    """Whether it would begin, or go on from its suspension, if it were let."""
+    """Whether it would begin, or resume from its suspension, if the queue admitted it."""
     attempt, intent = state.attempt, state.intent
     if state.outcome is not None or intent.suspend or intent.cancel or state.blocked or state.held is not None:
         return False
@@ -93,19 +93,19 @@ def _wants(state: State, now: datetime) -> bool:
 
 
 def _told_why(state: State, turn: Turn, now: datetime) -> State:
-    """Let what waits say why, in the phase in which nothing of it is in the cluster."""
+    """Show why a workload waits, in the phase in which nothing of it is in the cluster."""
     if turn.admitted or not turn.asks:
         return state
     attempt = state.attempt
     if attempt is not None and attempt.stage is not Stage.GONE:
         return enter(state, state.phase, Reason.QUEUED, turn.says, now) if state.phase is Phase.SUSPENDED else state
     if attempt is not None and attempt.requeued_in is not None and attempt.requeued_in >= state.cycle:
-        return state  # It says in which cycle it came back.
+        return state  # Its message says in which cycle it was requeued.
     return enter(state, Phase.PENDING, Reason.QUEUED, turn.says, now)
 
 
 def owed(spec: Workload, state: State, uid: str) -> QueueNews | None:
-    """Return what its queue has yet to hear of a workload; None if it knows, or if no queue lets it in."""
+    """Return the message that a workload still owes its queue; None if the queue knows, or if there is no queue."""
     turn = state.turn
     if turn is None or not (turn.number or turn.again):
         return None

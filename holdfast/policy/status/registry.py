@@ -1,4 +1,4 @@
-"""What of a workload stands in the cluster's registry, and when it leaves it: with the state that is told (row L30)."""
+"""A workload's Services in the cluster's registry, and their removal with the reported state (row L30)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.policy.attempt.health import REMOVING
 
 
 def unlisted(spec: Workload, state: State) -> tuple[Entry, ...]:
-    """Return what leaves the registry before the state is told: the Services of an attempt that serves nobody any more.
+    """Return the entries to remove before the state is reported: the Services of an attempt that no longer serves.
 
-    That is one which is being removed, or whose workload has an outcome, though its pods may be kept for a while. One
-    that is held is touched by nobody; one that is parked in place is served again by the same objects.
+    Such an attempt is being removed, or its workload has an outcome, though its pods may be kept for a while. Nothing
+    touches a held attempt. An attempt that is parked in place serves again with the same objects.
     """
     attempt = state.attempt
     if attempt is None or state.held is not None or attempt.stage is Stage.GONE:
@@ -30,9 +30,9 @@ def unlisted(spec: Workload, state: State) -> tuple[Entry, ...]:
 
 
 def is_entry(template: Mapping[str, Any]) -> bool:
-    """Whether an object is a Service for clients. One without an address only gives pods their names for each other.
+    """Whether an object is a Service for clients. A headless Service only gives pods the names of their peers.
 
-    Those they need to the end, to save their state together.
+    Pods need these names to the end, to save their state together.
     """
     spec = template.get("spec")
     if (template.get("apiVersion"), template.get("kind")) != ("v1", "Service") or not isinstance(spec, dict):

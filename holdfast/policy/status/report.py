@@ -1,4 +1,4 @@
-"""Conditions, and the report that tells the cluster where a workload stands."""
+"""Conditions, and the report that shows a workload's state in the cluster."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ WARNINGS = frozenset(
 
 
 def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
-    """Return the conditions that hold (row A10: quota and resources are told gone only once proven gone)."""
+    """Return the conditions (row A10: quota and resources are reported gone only once they are proven gone)."""
     attempt = state.attempt
     gone = attempt is None or attempt.stage is Stage.GONE
-    # What lives in the cluster while a workload is held is not known: it is taken to be there.
-    # One that was scaled to 0 keeps its quota too, since whoever did it may scale it up again.
+    # While a workload is held, its objects in the cluster are unknown: they are assumed to exist.
+    # A workload that was scaled to 0 keeps its quota too, since the user may scale it up again.
     held = state.held is not None or is_at_nothing(state)
     deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
-    # During the retry pause nothing is deployed, and the quota is kept for what comes back.
+    # During the retry pause nothing is deployed, and the quota is kept for the next attempt.
     let_go = state.outcome is not None and (gone or (attempt is not None and attempt.cleared))
     quota = (
         held or (state.phase in _HOLDS_QUOTA and not let_go) or still_runs(state) or (is_unproven(state) and not gone)
@@ -135,10 +135,10 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
 
 
 def still_runs(state: State) -> bool:
-    """Whether pods of a succeeded workload run on: a RayJob is complete, and its cluster waits for the next one.
+    """Whether pods of a succeeded workload still run: a RayJob is complete, and its cluster waits for the next one.
 
-    Of a failed one too, where what is active is deleted at its end: all others hold their quota until they are gone.
-    What was seen last counts until the attempt is proven gone, since nothing is looked at while it is removed.
+    The same applies to a failed workload whose active objects were deleted at its end; all other workloads hold their
+    quota until they are gone. The last observation counts until the attempt is proven gone: a removal observes nothing.
     """
     observation, attempt = current(state), state.attempt
     if observation is None or attempt is None or attempt.stage is Stage.GONE:
@@ -159,12 +159,12 @@ def quota_in(report: Report) -> bool:
 
 
 def overrun_in(report: Report) -> str:
-    """Return what a report says of pods beyond the workload's quota (row F11)."""
+    """Return the message of a report about pods beyond the workload's quota (row F11)."""
     return next((each.message for each in report.conditions if each.type is ConditionType.QUOTA_RESERVED), "")
 
 
 def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Event, ...] = ()) -> Report:
-    """Return the status for the cluster's own readers."""
+    """Return the status for readers in the cluster."""
     return Report(
         sequence=sequence,
         phase=state.phase,
@@ -181,7 +181,7 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
 
 
 def events_of(state: State) -> tuple[Event, ...]:
-    """Return Kubernetes Events for the causes that have not been told yet, the latest ten at most."""
+    """Return Kubernetes Events for the causes that have not been reported yet, at most the latest ten."""
     fresh = state.causes_total - state.told_causes
     if fresh <= 0:
         return ()
