@@ -58,7 +58,7 @@ def test_D50_an_ignored_failure_is_not_counted_and_still_backs_off():
     events = "[{every: 2m, times: 5, fail: {disruption: EvictionByEvictionAPI}}]"
     told = play(spec_of(backoffLimit=1, **policy(DISRUPTED)), events)
     assert fails(told) == []
-    assert [at for at, text in said(told) if text.startswith("well again")][:2] == ["0:02:10", "0:04:20"]
+    assert [at for at, text in said(told) if text.startswith("healthy again")][:2] == ["0:02:10", "0:04:20"]
     assert fails(play(spec_of(backoffLimit=1), events)) == [("0:04:00", "BackoffLimitExceeded")]
 
 
@@ -138,7 +138,7 @@ def test_D50_only_failed_pods_are_replaced_where_the_job_says_so():
 
     def healed(**spec: Any) -> list[str]:
         told = play(spec_of(**spec), events, pods={"stop": "1m"})
-        return [at for at, text in said(told) if text.startswith("well again")]
+        return [at for at, text in said(told) if text.startswith("healthy again")]
 
     assert healed() == ["0:02:10"]
     assert healed(podReplacementPolicy="Failed") == ["0:03:10"], "once the old one is gone"
@@ -158,7 +158,7 @@ def test_D50_a_failure_of_one_that_always_restarts_and_of_one_that_never_does():
     told = play(workload(component, job(pods=1, backoffLimit=6), **ONCE), "[{at: 5m, fail: {pods: all}}]")
     (event,) = [text for at, text in said(told) if at == "0:05:00" and "failed" in text and "exit code" in text]
     assert "the kubelet starts serve-0 again in place" in event
-    assert [at for at, text in said(told) if text.startswith("well again")] == ["0:05:10"], "of the Job alone"
+    assert [at for at, text in said(told) if text.startswith("healthy again")] == ["0:05:10"], "of the Job alone"
 
 
 @D50

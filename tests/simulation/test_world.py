@@ -50,7 +50,7 @@ def replicas(kind: str, count: int, **spec: Any) -> dict[str, Any]:
 def test_a_job_replaces_failed_pods_after_a_doubled_back_off_until_its_limit():
     spec = workload(job(backoffLimit=2), failureGracePeriodDuration="1h", retryLimit="0")
     told = play(spec, "[{at: 1m, fail: {}}, {at: 2m, fail: {}}, {at: 3m, fail: {}}]")
-    healed = [at for at, text in said(told) if text.startswith("well again")]
+    healed = [at for at, text in said(told) if text.startswith("healthy again")]
     assert healed == ["0:01:10", "0:02:20"], "replaced after 10 and 20 seconds, and starting since (row D14)"
     assert ("0:03:05", "Job train says it has failed: BackoffLimitExceeded") in said(told)
     assert told.summary.reason == "RetryLimitExceeded"

@@ -140,7 +140,7 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
     text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
     assert text.splitlines()[:2] == [
         "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
-        "           this is what was last recorded; pods run on meanwhile, and what becomes of them is acted on once a "
+        "           this is what was last recorded; pods run on, and Holdfast acts on what happens to them once a "
         "worker answers; start one: holdfast worker",
     ]
     assert "(recorded as next: 02:15:50 failure grace)" in text, (
