@@ -23,7 +23,7 @@ async def test_an_attempt_deleted_by_another_hand_is_missed_and_made_again(site:
     )
     status = await site.reach(handle, "Running", attempt=2)
     assert status.restarts == 1
-    assert any("another hand" in cause.message for cause in status.causes)
+    assert any("another client" in cause.message for cause in status.causes)
 
 
 async def test_an_anchor_deleted_in_the_cluster_cancels_the_workload(site: Site):
