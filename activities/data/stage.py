@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.activities.data.cache import Fetched
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.storage import Away, BadData, Changed, check_keys, digest_of
-from holdfast.activities.site.site import Pulse, Site, refused, told
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, refused
 from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import DataSet, Mount
 from holdfast.policy.sides.staging import size_of
@@ -31,7 +31,7 @@ async def stage(site: Site, given: StageInput) -> Staged:
     for mount in given.mounts:
         data.check(given.target.namespace, mount)
     fetched, sets = Fetched(), list[DataSet]()
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         for mount in given.mounts:
             try:
                 sets.append(await _one(data, mount, given.versions.get(mount.name, ""), fetched, pulse))

@@ -20,7 +20,7 @@ ASKED_MAXIMUM: Final = 3
 """Pods whose Events are read in one look: a cause that affects many pods shows on the first of them."""
 
 
-async def told(kube: Kube, pods: Sequence[PodFacts], attempt: int, at: datetime) -> list[PodFacts]:
+async def with_event_reasons(kube: Kube, pods: Sequence[PodFacts], attempt: int, at: datetime) -> list[PodFacts]:
     """Return the pods of a live look; those that are not prepared get the reason from their Events.
 
     If Events may not be read, or none is left, the pods are unchanged.

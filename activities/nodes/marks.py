@@ -11,7 +11,7 @@ from holdfast.activities.facts.node_annotations import is_marked, is_ready, patc
 from holdfast.activities.facts.node_taints import is_fenced, unfence
 from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound
 from holdfast.activities.kube.raw import mapping
-from holdfast.activities.site.site import Pulse, Site, persist, told
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, persist
 from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
 from holdfast.model.calls.cluster import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput
 
@@ -34,7 +34,7 @@ async def look_nodes(site: Site, given: LookNodesInput) -> LookedNodes:
         ApplicationError: of type `ClusterMismatch`.
     """
     site.check_cluster(given.cluster, given.cluster_uid)
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         found = await _each(
             persist(pulse, "looking at nodes", lambda name=name: _look(site, name)) for name in given.nodes
         )
@@ -70,7 +70,7 @@ async def mark_nodes(site: Site, given: MarkNodesInput, sensitive: Sensitive | N
         ApplicationError: of type `ClusterMismatch`.
     """
     site.check_cluster(given.cluster, given.cluster_uid)
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         done = await _each(persist(pulse, "marking nodes", lambda wish=wish: _mark(site, wish)) for wish in given.nodes)
         done = [
             await persist(pulse, "looking at pods", lambda one=one: _whose(site, one, sensitive))

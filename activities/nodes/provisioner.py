@@ -29,7 +29,7 @@ from holdfast.activities.nodes.machine import (
     wipe,
 )
 from holdfast.activities.nodes.machine_identity import Identities, problem
-from holdfast.activities.site.site import Site, told
+from holdfast.activities.site.site import Site, as_retryable_errors
 from holdfast.model.calls.provisioner import (
     CheckProvisionerInput,
     Enlisted,
@@ -65,7 +65,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
     """
     site.check_cluster(given.cluster, given.cluster_uid)
     request = given.request
-    async with told():
+    async with as_retryable_errors():
         node = await site.kube.find("v1", "Node", request.node)
         if node is None and request.action not in {NodeAction.BOOT, NodeAction.POWER_OFF}:
             return Enlisted(refused=f"there is no node {request.node}")
@@ -146,7 +146,7 @@ async def check(site: Site, port: Provisioning | None, given: CheckProvisionerIn
     site.check_cluster(given.cluster, given.cluster_uid)
     if port is None:
         return Checked(good=False, found=_NONE, remedy="give each worker of this cluster the same settings")
-    async with told():
+    async with as_retryable_errors():
         node = await site.kube.find("v1", "Node", given.node) if given.node else None
         checked = await port.check(port.url_of(given.node or "{node}", _said(node)))
         if not given.node or not checked.good:

@@ -29,7 +29,7 @@ from holdfast.activities.objects.make import described
 from holdfast.activities.objects.verdict import problems_with
 from holdfast.activities.site.field_paths import rewritten
 from holdfast.activities.site.permissions import refusal_of
-from holdfast.activities.site.site import Pulse, Site, refused, told, user_of
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, refused, user_of
 from holdfast.errors import Problem
 from holdfast.model import Component
 from holdfast.model.calls.cluster import PlannedComponent, PrepareInput, Rehearsed, RehearseInput
@@ -62,7 +62,7 @@ async def rehearse_change(site: Site, given: RehearseInput) -> Rehearsed:
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         pulse.say(f"asking the API server whether it would make {len(given.components)} components as they are to be")
         await site.confirm(given.target)
         refusal = await refusal_of(site, given)

@@ -15,7 +15,7 @@ from holdfast.activities.objects.copies import each
 from holdfast.activities.operations.deadline import Deadline
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of
-from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, earlier, persist, told
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, earlier, persist
 from holdfast.model import Answers
 from holdfast.model.calls.cluster import Checkpointed, CheckpointInput
 from holdfast.policy.attempt.checkpoint import is_over
@@ -42,7 +42,7 @@ async def checkpoint(site: Site, given: CheckpointInput) -> Checkpointed:
     clock = asyncio.get_running_loop().time
     begun, deadline = clock(), _deadline(given)
     finished: float | None = None
-    async with told(), Pulse() as pulse, asker_of(site, given) as asker:
+    async with as_retryable_errors(), Pulse() as pulse, asker_of(site, given) as asker:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         while True:
             late = deadline.left(clock()) <= 0

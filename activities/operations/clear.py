@@ -24,7 +24,7 @@ from holdfast.activities.operations.deadline import Deadline, Grace
 from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.replace import delete_read, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
-from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, persist, told
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist
 from holdfast.model.calls.cluster import Cleared, ClearInput, ObserveInput, PlannedComponent
 
 _POLL_FIRST = 0.1
@@ -49,7 +49,7 @@ async def clear(site: Site, given: ClearInput) -> Cleared:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
     site.check(given.target)
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         await persist(pulse, "marking the attempt ended", lambda: _mark_ended(site, given))
         if not await _until_gone(site, given, pulse):

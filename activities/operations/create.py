@@ -22,7 +22,7 @@ from holdfast.activities.objects.make import (
     ref_of,
 )
 from holdfast.activities.operations.report import apply_report
-from holdfast.activities.site.site import Pulse, Site, is_broken_off, persist, told
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist
 from holdfast.model import ObjectRef
 from holdfast.model.calls.cluster import Created, CreateInput, PlannedComponent, copies_ref, planned
 
@@ -38,7 +38,7 @@ async def create(site: Site, given: CreateInput) -> Created:
     """
     site.check(given.target)
     objects: list[ObjectRef] = []
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         try:
             await site.precedence.give_way(BEGINNING)
             return await _create_all(site, given, pulse, objects)

@@ -22,7 +22,7 @@ from holdfast.activities.objects.attempts import attempts_of, others
 from holdfast.activities.objects.copies import read_objects
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.anchor import asked_of, is_ours, is_standing, key_of
-from holdfast.activities.site.site import Pulse, Site, persist, told
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, persist
 from holdfast.model import FailureClass, Quiet
 from holdfast.model.calls.cluster import Observation, ObserveInput, PlannedComponent
 
@@ -38,7 +38,7 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
     """
     site.check(given.target)
     with site.precedence.looking():
-        async with told(), Pulse() as pulse:
+        async with as_retryable_errors(), Pulse() as pulse:
             if not given.decides:
                 await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
             seen = await persist(pulse, "looking at the cluster", lambda: look(site, given))
@@ -73,7 +73,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     unseen, unserved = set[str](), set[str]()
     found = await asyncio.gather(*(_component(site, given, one, unseen, unserved) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
-    seen_pods = await unprepared.told(kube, pods.items, given.attempt, at)
+    seen_pods = await unprepared.with_event_reasons(kube, pods.items, given.attempt, at)
     own = {one["metadata"]["uid"] for one in owners} | {given.owner_uid} - {""}
     own |= {thing.uid for each in found for thing in each if thing is not None and own & {*thing.owner_uids}}
     chains = await ancestry(site, target, given.plan, (pod.controller for pod in seen_pods), own)

@@ -37,7 +37,7 @@ from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.replace import force_pods, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.closed import withdrawn
-from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model import Component
 from holdfast.model.calls.cluster import (
     ObserveInput,
@@ -77,7 +77,7 @@ async def park(site: Site, given: ParkInput) -> Parked:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
     site.check(given.target)
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         try:
             await persist(pulse, "looking for the owner", lambda: _taken(site, given, write=False))
             await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
@@ -99,7 +99,7 @@ async def unpark(site: Site, given: UnparkInput) -> Unparked:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
     """
     site.check(given.target)
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         try:
             await persist(pulse, "looking for the owner", lambda: _taken(site, given, write=False))
             await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))

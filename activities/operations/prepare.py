@@ -34,7 +34,7 @@ from holdfast.activities.site.anchor import (
 )
 from holdfast.activities.site.field_paths import written
 from holdfast.activities.site.permissions import until_permitted
-from holdfast.activities.site.site import Pulse, Site, conflict, is_broken_off, refused, told
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, conflict, is_broken_off, refused
 from holdfast.errors import HoldfastError
 from holdfast.model import PodSet
 from holdfast.model.calls.cluster import Prepared, PrepareInput, Target
@@ -48,7 +48,7 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable` (retried), `Refused` or `ObjectConflict`.
     """
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         try:
             await site.precedence.give_way(BEGINNING)
             return await _prepare(site, given, pulse)

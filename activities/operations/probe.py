@@ -94,7 +94,7 @@ def worst(
     return min((pod for pod in pods if pod.facts.uid in over), key=lambda pod: pod.facts.name, default=None)
 
 
-def asked(raw: Mapping[str, Any]) -> Asked | None:
+def probe_target(raw: Mapping[str, Any]) -> Asked | None:
     """Return a pod as a probe's target; None if it is not running, or has no address of its own."""
     facts, status, address = pod_facts(raw), mapping(raw.get("status")), own_address(raw)
     if facts.state is not PodState.RUNNING or status.get("phase") != "Running" or not address:
@@ -108,7 +108,9 @@ def asked(raw: Mapping[str, Any]) -> Asked | None:
 async def _pods(site: Site, given: ProbeInput, now: datetime) -> list[Asked]:
     """Return the pods to probe in a round: those of the attempt that have run for the initial delay."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
-    found = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, resource_version="0", keep=asked)
+    found = await site.kube.list(
+        "v1", "Pod", given.target.namespace, labels=labels, resource_version="0", keep=probe_target
+    )
     pods: list[Asked | None] = found["items"]
     chosen = given.probe.components
     return [

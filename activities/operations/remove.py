@@ -31,7 +31,7 @@ from holdfast.activities.operations.remains import (
 )
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.anchor import release_anchor
-from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, persist, told, user_of
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target
 
 POLL_FIRST = 0.1
@@ -89,7 +89,7 @@ async def _until_gone(
     clock = asyncio.get_running_loop().time
     begun = clock()
     known = given.everything
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         await _report_begun(site, given, pulse)
         while True:
             try:

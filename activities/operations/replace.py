@@ -25,7 +25,7 @@ from holdfast.activities.objects.make import (
 )
 from holdfast.activities.operations.deadline import Grace
 from holdfast.activities.operations.report import apply_report
-from holdfast.activities.site.site import Pulse, Site, is_broken_off, persist, told, user_of
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, user_of
 from holdfast.model import Component, Failure, ObjectRef
 from holdfast.model.calls.cluster import PlannedComponent, Replaced, ReplaceInput, Target, planned
 from holdfast.model.life.state import STANDSTILL
@@ -43,7 +43,7 @@ async def replace(site: Site, given: ReplaceInput) -> Replaced:
     """
     site.check(given.target)
     objects: dict[str, ObjectRef] = {}
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         try:
             return await _replace_all(site, given, pulse, objects)
         except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from holdfast import names
 from holdfast.activities.kube.client import Conflict, Forbidden, Kube, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.site.anchor import is_ours, key_of, sequence_of, shown
-from holdfast.activities.site.site import Pulse, Site, told, user_of
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, user_of
 from holdfast.model import Report
 from holdfast.model.calls.cluster import Reported, ReportInput, Target
 
@@ -22,7 +22,7 @@ _ANCHOR = (names.API_VERSION, names.ANCHOR_KIND)
 async def report(site: Site, given: ReportInput) -> Reported:
     """Apply a status to the anchor; a missing anchor is not an error."""
     site.check(given.target)
-    async with told(), Pulse():
+    async with as_retryable_errors(), Pulse():
         return Reported(sequence=await apply_report(site, given.target, given.report))
 
 

@@ -27,7 +27,7 @@ from holdfast.activities.objects.copies import read_objects
 from holdfast.activities.objects.inject_gang import size
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.site.closed import withdrawn
-from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, told, user_of
+from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, as_retryable_errors, user_of
 from holdfast.activities.site.updates import update
 from holdfast.model.calls.cluster import PlannedComponent, Scaled, ScaleInput
 from holdfast.model.calls.gang import GangSize
@@ -77,7 +77,7 @@ async def scale(site: Site, given: ScaleInput, tell: Tell) -> Scaled:
     """
     site.check(given.target)
     changed = given.again or (activity.in_activity() and activity.info().attempt > 1)
-    async with told(), Pulse() as pulse:
+    async with as_retryable_errors(), Pulse() as pulse:
         try:
             await _until_done(pulse, given, lambda: _sized(site, given, dry_run=True))
             changed = True

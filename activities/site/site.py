@@ -182,7 +182,7 @@ def _mismatch(message: str) -> ApplicationError:
 
 
 @asynccontextmanager
-async def told() -> AsyncGenerator[None]:
+async def as_retryable_errors() -> AsyncGenerator[None]:
     """Turn an unanswered request into the error that a workflow expects, which is retried without log noise."""
     try:
         yield

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.client.connection import Place, explained
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Workload
-from holdfast.past import Run, Story, read_run, told
+from holdfast.past import Run, Story, read_run, story_of
 
 
 async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Story:
@@ -119,6 +119,6 @@ async def _read(history: WorkflowHistory, converter: DataConverter, source: str)
 
 def _told(runs: list[Run], source: str) -> Story:
     try:
-        return told(runs)
+        return story_of(runs)
     except ValueError as error:
         raise HoldfastError(f"{source}: {error}") from error

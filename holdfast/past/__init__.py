@@ -2,7 +2,7 @@
 
 from holdfast.past.decode import read_run
 from holdfast.past.export import history_of
-from holdfast.past.story import Story, told
+from holdfast.past.story import Story, story_of
 from holdfast.past.tasks import Run
 
-__all__ = ["Run", "Story", "history_of", "read_run", "told"]
+__all__ = ["Run", "Story", "history_of", "read_run", "story_of"]

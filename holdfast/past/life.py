@@ -200,9 +200,9 @@ class Life:
             case Heard(news, telling, missed):
                 self._telling.discard(telling)
                 if isinstance(news, QueueNews):
-                    self._heard.append(queued.heard(self.spec, news, missed=missed))
+                    self._heard.append(queued.after_sending(self.spec, news, missed=missed))
                 else:
-                    self._inbox.append(blocked.heard(self.spec, news, missed=missed))
+                    self._inbox.append(blocked.after_sending(self.spec, news, missed=missed))
                 return True
             case Finished(names.ACTIVITY_REHEARSE):
                 return self._rehearsed(result)

@@ -61,7 +61,7 @@ class Story:
         return self.runs[-1].ended_at
 
 
-def told(runs: Sequence[Run]) -> Story:
+def story_of(runs: Sequence[Run]) -> Story:
     """Return the story of a life.
 
     Args:

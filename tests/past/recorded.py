@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 
-from holdfast.past import Run, Story, read_run, told
+from holdfast.past import Run, Story, read_run, story_of
 from tests.replay.gangs import GANGS
 from tests.replay.machines import MACHINES
 from tests.replay.record import HISTORIES, SCENARIOS
@@ -42,4 +42,4 @@ async def runs(name: str, converter: DataConverter = pydantic_data_converter) ->
 
 async def story(name: str) -> Story:
     """Return the story of a scenario."""
-    return told(await runs(name))
+    return story_of(await runs(name))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import Action, ActionKind, Budget, Observation, Phase, Policy, Timings
-from holdfast.past import Story, told
+from holdfast.past import Story, story_of
 from holdfast.past.other import compared
 from holdfast.past.tasks import Signalled
 from tests.past.recorded import NAMES, runs, story
@@ -44,7 +44,7 @@ async def test_the_same_policy_decides_the_same_where_the_beginning_is_no_longer
     """Whatever the run before has handed on: figures, what members have used, and the clock of a grace."""
     lived = await runs(name)
     for first in range(1, len(lived)):
-        rest = told(lived[first:])
+        rest = story_of(lived[first:])
         result = compared(rest, rest.spec.policy)
         assert {point.verdict for point in result.points} <= {"same"}, f"from run {first + 1} on"
         assert all(point.budgets == point.other_budgets for point in result.points)
@@ -116,7 +116,7 @@ async def test_a_shorter_grace_resets_what_really_healed():
     well, ill = (one for one in seen[-2:] if isinstance(one, Observation))
     healthy = Signalled("observe", well.model_copy(update={"revision": ill.revision + 1}))
     healing = dataclasses.replace(run.tasks[looking], wishes=(healthy,), results=(), begun=(), statuses=())
-    lived = told([dataclasses.replace(run, tasks=(*run.tasks[:looking], healing))])
+    lived = story_of([dataclasses.replace(run, tasks=(*run.tasks[:looking], healing))])
     assert not lived.contradictions
     result = compared(lived, timed(lived, failure_grace_period=timedelta(0)))
     (reset,) = [point for point in result.points if point.verdict != "same"]

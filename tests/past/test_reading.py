@@ -19,7 +19,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from holdfast import names
 from holdfast.model import Cause, OperationKind, Reason, State, Status, Workload
 from holdfast.model.life.history import schema
-from holdfast.past import Run, history_of, read_run, told
+from holdfast.past import Run, history_of, read_run, story_of
 from holdfast.past.tasks import Finished, Signalled
 from holdfast.policy.loop import turn as loop
 from holdfast.workflows import workload as workflow_module
@@ -99,7 +99,7 @@ async def test_U12_every_cause_is_there_once_in_the_workflows_own_words(name: st
 @pytest.mark.parametrize("name", ["held", "made-again", "interrupted-submission"])
 async def test_U12_causes_that_the_workflow_no_longer_keeps_are_worked_out_again(name: str):
     written = history_of(await story(name))
-    bare = history_of(told([_without_causes(run) for run in await runs(name)]))
+    bare = history_of(story_of([_without_causes(run) for run in await runs(name)]))
     assert len(bare.causes) == written.causes_total
     assert not any(cause.written for cause in bare.causes)
     for ours, theirs in zip(bare.causes, written.causes, strict=True):
@@ -152,7 +152,7 @@ async def test_U2_a_request_to_strip_finalizers_is_told_once_and_in_its_own_word
         "taking the finalizers off what is left (Pod train-0 (finalizer example.com/hold)), as was asked for: "
         "their operator is gone for good"
     )
-    bare = history_of(told([_without_causes(run) for run in await runs("stripped")]))
+    bare = history_of(story_of([_without_causes(run) for run in await runs("stripped")]))
     assert [(cause.reason, cause.message) for cause in bare.causes if cause.reason is asked.reason] == [
         (asked.reason, asked.message)
     ]
@@ -170,11 +170,11 @@ async def test_what_another_release_decided_is_said_and_not_invented():
     odd = next(index for index, task in enumerate(run.tasks) if "remove" in task.begun)
     tasks = list(run.tasks)
     tasks[odd] = dataclasses.replace(tasks[odd], begun=("observe",))
-    life = history_of(told([dataclasses.replace(run, tasks=tuple(tasks))]))
+    life = history_of(story_of([dataclasses.replace(run, tasks=tuple(tasks))]))
     assert not life.exact
     assert "decided otherwise" in life.notes[0]
     assert all(cause.written for cause in life.causes if cause.time > tasks[odd].at)
-    bare = history_of(told([_without_causes(dataclasses.replace(run, tasks=tuple(tasks)))]))
+    bare = history_of(story_of([_without_causes(dataclasses.replace(run, tasks=tuple(tasks)))]))
     assert not bare.complete
     assert bare.gaps[-1].last == bare.causes_total
     assert all(cause.time <= tasks[odd].at for cause in bare.causes)
@@ -189,7 +189,7 @@ async def test_causes_that_another_release_kept_otherwise_are_taken_from_what_it
 
 async def test_a_beginning_that_temporal_no_longer_keeps_is_said():
     later = (await runs("continue-as-new"))[3:]
-    life = history_of(told([_without_causes(run) for run in later]))
+    life = history_of(story_of([_without_causes(run) for run in later]))
     assert life.gaps[0].first == 1
     assert "no longer keeps" in life.gaps[0].why
     assert any("Its life began earlier" in note for note in life.notes)
@@ -216,7 +216,7 @@ async def test_encrypted_payloads_are_read_with_the_clients_codec():
         for payload in _payloads(event):
             payload.CopyFrom((await codec.encode([payload]))[0])
     converter = dataclasses.replace(pydantic_data_converter, payload_codec=codec)
-    assert told([await read_run(history.events, converter)]).causes == (await story("held")).causes
+    assert story_of([await read_run(history.events, converter)]).causes == (await story("held")).causes
     blind = await read_run(history.events, pydantic_data_converter)
     assert any("cannot be read" in text for text in blind.unreadable)
 
@@ -289,14 +289,14 @@ async def test_L28_a_probe_that_tells_late_of_another_attempt_changes_nothing():
     assert late > first
     tasks = list(run.tasks)
     tasks[late] = dataclasses.replace(tasks[late], results=(answer, *tasks[late].results))
-    edited, lived = told([dataclasses.replace(run, tasks=tuple(tasks))]), await story("probed")
+    edited, lived = story_of([dataclasses.replace(run, tasks=tuple(tasks))]), await story("probed")
     assert [turn.folded for turn in edited.turns] == [turn.folded for turn in lived.turns]
     living = lived.turns[-1].folded.attempt
     assert living is not None
     tasks[late] = dataclasses.replace(
         run.tasks[late], results=(dataclasses.replace(answer, attempt=living.number), *run.tasks[late].results)
     )
-    other = told([dataclasses.replace(run, tasks=tuple(tasks))])
+    other = story_of([dataclasses.replace(run, tasks=tuple(tasks))])
     assert [turn.folded for turn in other.turns] != [turn.folded for turn in lived.turns], (
         "of the one that lives it counts"
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.cli.workloads.simulation_text import told
+from holdfast.cli.workloads.simulation_text import simulation_text
 from holdfast.simulation import simulate
 from tests.simulation.cases import CASES, GOLDEN
 
 
 def main() -> None:
     for case in CASES:
-        (GOLDEN / f"{case.name}.txt").write_text(told(simulate(case.workload(), case.script)) + "\n")
+        (GOLDEN / f"{case.name}.txt").write_text(simulation_text(simulate(case.workload(), case.script)) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.workloads.simulation_text import told
+from holdfast.cli.workloads.simulation_text import simulation_text
 from holdfast.simulation import simulate
 from tests.simulation.cases import CASES, GOLDEN, HERE, Case, parameters
 
@@ -13,7 +13,7 @@ from tests.simulation.cases import CASES, GOLDEN, HERE, Case, parameters
 def test_the_timeline_is_the_golden_one(case: Case):
     assert case.script.problems(case.workload()) == []
     expected = (GOLDEN / f"{case.name}.txt").read_text()
-    assert told(simulate(case.workload(), case.script)) + "\n" == expected
+    assert simulation_text(simulate(case.workload(), case.script)) + "\n" == expected
 
 
 def test_every_script_is_a_case():

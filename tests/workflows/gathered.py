@@ -24,7 +24,7 @@ from holdfast.model.calls.gang import (
 from holdfast.model.gang.orders import GangOutcome, GangStatus, Orders
 from holdfast.model.gang.state import Absence, Gang, GangEvent, GangPhase, Listening, Lost, Said
 from holdfast.model.gang.wire import Directive, DirectiveKind, Join, MemberState, Report, WorkerFailure
-from holdfast.policy.rendezvous.orders import told
+from holdfast.policy.rendezvous.orders import directives_of
 
 BEGUN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CLUSTER, NAMESPACE = "local", "team-a"
@@ -124,7 +124,7 @@ class Gathering:
 
     def _take(self, orders: Orders) -> None:
         self.orders, self.revision = orders, orders.revision
-        self.told |= told(orders, self.gang.heartbeat)
+        self.told |= directives_of(orders, self.gang.heartbeat)
 
     def hello(self, name: str, *, workers: int = 1, role: str = "default") -> Said:
         self.lives += 1

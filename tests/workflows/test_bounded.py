@@ -83,7 +83,7 @@ def nodes() -> Kept:
         )
         for _ in range(count)
     )
-    book = monitor.saw(NodeBook(), NodesSeen(at=NOW + timedelta(minutes=1), nodes=sights, total=18_500))
+    book = monitor.on_node_news(NodeBook(), NodesSeen(at=NOW + timedelta(minutes=1), nodes=sights, total=18_500))
     later = NOW + timedelta(minutes=10)
     book = monitor.looked(book, sights, later, ())
     book = monitor.settle(book, timings, later)
@@ -185,7 +185,7 @@ def queue() -> Kept:
     kinds = [f"example.com/accelerator-of-generation-{number}" for number in range(8)]
     state = queue_policy.begun(Queue(name="q", cluster="c", quota=dict.fromkeys(kinds, "1000000")))
     there = tuple(f"workload/c/team-{number % 300}/{label('train')}" for number in range(10_000))
-    state, _ = queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)
+    state, _ = queue_policy.on_look(state, queue_policy.Seen(False, there, ()), NOW)
     for number in range(3100):
         news = QueueNews(
             workload=f"workload/c/team-{number % 300}/{label('train')}",
@@ -195,7 +195,7 @@ def queue() -> Kept:
             demand={kind: _LUCK.randrange(10**6) for kind in kinds},
             submitted_at=moment(),
         )
-        state, _ = queue_policy.heard(state, news, NOW)
+        state, _ = queue_policy.on_workload_news(state, news, NOW)
     assert state.full
     return Kept([state.queue, state], queue_policy.status(state))
 
@@ -213,7 +213,7 @@ def graph() -> Kept:
     given = Graph.model_validate({"name": "g", "cluster": "c", "nodes": nodes_})
     state = graph_policy.begun(given)
     for name in named:
-        state = graph_policy.heard(given, state, GraphNews(item=name, workload_uid=uid()))
+        state = graph_policy.on_workload_news(given, state, GraphNews(item=name, workload_uid=uid()))
     state, _ = graph_policy.step(given, state)
     document = packed(given.model_dump(mode="json", by_alias=True))
     return Kept([document, state], graph_policy.status(given, state))

@@ -91,7 +91,7 @@ class Seen:
         return not self.resource.held and (ended or self.resource.deleting)
 
 
-def seen(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen | None]:
+def resource_reader(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen | None]:
     """Return a function that reads a raw custom resource of a kind; None if its `managedBy` is another controller's."""
     form = formats.RESOURCES[kind]
 
@@ -187,7 +187,7 @@ class FrontDoor:
                 kubes.pop(),
                 *kind,
                 sink=self,
-                decode=seen(kind, place.managed_by),
+                decode=resource_reader(kind, place.managed_by),
                 pulse=self._pulse,
                 metrics=self._metrics,
                 namespace=namespace,
@@ -336,7 +336,7 @@ class FrontDoor:
     async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
         """Return a resource as it is now; None if it is no longer what was judged."""
         found = await self._kube.find(*item.kind, item.name, item.namespace)
-        now = seen(item.kind, self._place.managed_by)(found) if found is not None else None
+        now = resource_reader(item.kind, self._place.managed_by)(found) if found is not None else None
         if found is None or now is None or now.resource != item.resource:
             return None
         return {**found, "apiVersion": item.kind[0], "kind": item.kind[1]}, now

@@ -96,7 +96,7 @@ class GraphWorkflow(Entity):
             answer = policy.stranger(state, news)
             if answer is not None:
                 self._outbox.put([answer])
-            state = policy.heard(graph, state, news)
+            state = policy.on_workload_news(graph, state, news)
         for order, lost in self._outbox.ended():
             if lost:
                 state = policy.gone(state, order)

@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from holdfast.model.entities.provisioner import FenceNews
     from holdfast.policy.nodes import fence as node_fence
-    from holdfast.policy.nodes.monitor import Plan, looked, marked, plan, saw, settle
+    from holdfast.policy.nodes.monitor import Plan, looked, marked, on_node_news, plan, settle
     from holdfast.workflows.entity import Entity, Message, send, serve, start, stop
     from holdfast.workflows.operations.dispatch import HEARTBEAT
 
@@ -158,7 +158,7 @@ class NodeMonitor(Entity):
     def _take_in(self, now: datetime) -> None:
         inbox, self._inbox = self._inbox, []
         for seen in inbox:
-            self._book = saw(self._book, seen)
+            self._book = on_node_news(self._book, seen)
         off, self._off = self._off, []
         for news in off:
             self._book = node_fence.fenced(self._book, news)
@@ -177,7 +177,7 @@ class NodeMonitor(Entity):
             elif isinstance(result, MarkedNodes):
                 self._book = marked(self._book, result.nodes, now)
             elif isinstance(result, _Asked):
-                self._book = node_fence.asked(self._book, *result, now)
+                self._book = node_fence.after_requests(self._book, *result, now)
 
     def _begin(self, wanted: Plan, now: datetime) -> None:
         """Begin the most urgent operation: decisions are reported before other nodes are looked at."""

@@ -159,7 +159,7 @@ class Provisioner(Entity):
             done = Provisioned(result=Result.WAITS, said=_cause(error), progress=request.progress)
         if request.service and (done.reached or done.result is Result.AWAY):
             self._services.add(request.service)
-        self._state = policy.came_to(
+        self._state = policy.on_try_ended(
             self._state,
             request.number,
             done.result,
@@ -179,7 +179,7 @@ class Provisioner(Entity):
     async def _tell(self, news: FenceNews) -> None:
         """Send the news to the node monitor; where there is none, nobody waits for it."""
         await send(Message(names.node_monitor_id(self._state.cluster), names.SIGNAL_FENCED, news))
-        self._state = policy.told(self._state, news)
+        self._state = policy.on_news_delivered(self._state, news)
         del self._telling[news.node]
         self._changed = True
 
@@ -188,7 +188,7 @@ class Provisioner(Entity):
     @workflow.update(name=names.UPDATE_REQUEST, description="Boot, wipe, power off or release a node")
     def request(self, ask: NodeAsk) -> NodeRequest:
         """Accept a request and return it; if the same one is pending already, return that."""
-        self._state, request = policy.asked(self._state, ask, self._clock.now())
+        self._state, request = policy.on_request(self._state, ask, self._clock.now())
         self._changed = True
         return request
 

@@ -118,7 +118,7 @@ class QueueWorkflow(Entity):
         inbox, self._inbox = self._inbox, []
         self._length.count(len(inbox))
         for news in inbox:
-            state, answer = policy.heard(state, news, now)
+            state, answer = policy.on_workload_news(state, news, now)
             if answer is not None:
                 self._outbox.put([policy.Order(news.workload, answer)])
         for order, lost in self._outbox.ended():
@@ -138,7 +138,7 @@ class QueueWorkflow(Entity):
                 seen = look.result()
             except (ActivityError, asyncio.CancelledError):
                 return state  # The cluster is looked at again.
-            state, orders = policy.seen(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
+            state, orders = policy.on_look(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
             self._outbox.put(orders)
         return state
 

@@ -36,7 +36,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.operations import OPERATIONS
     from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
-    from holdfast.policy.attempt.checkpoint import asked
+    from holdfast.policy.attempt.checkpoint import checkpoint_request
     from holdfast.policy.attempt.health import grace_left, timings
     from holdfast.policy.attempt.order import awaited
     from holdfast.policy.failures.avoided_nodes import leaves_marked
@@ -160,7 +160,7 @@ def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
 
 def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
     """Return the checkpoint request for the pods of the attempt; None where there is none."""
-    request, operation = asked(state), state.operation
+    request, operation = checkpoint_request(state), state.operation
     if request is None or spec.checkpoint is None or operation is None or operation.until is None:
         return None
     until = operation.until

@@ -119,7 +119,7 @@ class GraphSide(_Side[GraphNews]):
         return names.graph_id(spec.cluster, spec.namespace, spec.graph.graph), f"graph {spec.graph.graph}"
 
     def _heard(self, spec: Workload, news: GraphNews, *, missed: bool) -> events.Event:
-        return blocked.heard(spec, news, missed=missed)
+        return blocked.after_sending(spec, news, missed=missed)
 
     def _is_last(self, news: GraphNews) -> bool:
         return news.outcome is not None
@@ -148,7 +148,7 @@ class QueueSide(_Side[QueueNews]):
         return names.queue_id(spec.cluster, spec.queue), f"queue {spec.queue}"
 
     def _heard(self, spec: Workload, news: QueueNews, *, missed: bool) -> events.Event:
-        return queued.heard(spec, news, missed=missed)
+        return queued.after_sending(spec, news, missed=missed)
 
     def _is_last(self, news: QueueNews) -> bool:
         return news.standing is Standing.RELEASED

@@ -138,7 +138,7 @@ def session(place: Place) -> AbstractAsyncContextManager[Holdfast]:
     return Holdfast.connect(place.address, place.temporal_namespace, place.cluster)
 
 
-def asked(named: Chosen, place: Place, ask: Callable[[Run], Awaitable[T]], then: str = "") -> T:
+def with_run(named: Chosen, place: Place, ask: Callable[[Run], Awaitable[T]], then: str = "") -> T:
     """Call a function with the run of one workload, and return its result.
 
     Args:

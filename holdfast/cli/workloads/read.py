@@ -17,10 +17,10 @@ from holdfast.cli.common.options import (
     Namespace,
     Output,
     Place,
-    asked,
     chosen,
     grouped,
     session,
+    with_run,
 )
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import READ, warn
@@ -95,7 +95,7 @@ def status(
     from holdfast.formats import source_form
     from holdfast.model import Phase
 
-    view, workload = asked(named, place, both)
+    view, workload = with_run(named, place, both)
     document = view.model_dump(mode="json")
     told = source_form(workload, view.status) if workload is not None else None
     if told is not None:
@@ -116,7 +116,7 @@ def explain(
 
     from holdfast.cli.common import render
 
-    view = asked(named, place, lambda run: run.explain())
+    view = with_run(named, place, lambda run: run.explain())
     emit(view.model_dump(mode="json"), output, lambda: render.explanation(view, datetime.now(UTC)))
 
 
@@ -135,7 +135,7 @@ def history(
 
     from holdfast.cli.workloads import history_text as past_text
 
-    life = asked(named, place, lambda run: run.history(), READ)
+    life = with_run(named, place, lambda run: run.history(), READ)
     emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 

@@ -83,7 +83,7 @@ def simulate(
     result = simulated(found[0], _read(script, found[0]), until=end)
     from holdfast.cli.workloads import simulation_text as simulated_text
 
-    emit(result.model_dump(mode="json"), output, lambda: simulated_text.told(result))
+    emit(result.model_dump(mode="json"), output, lambda: simulated_text.simulation_text(result))
 
 
 def add_to(app: typer.Typer, panel: str) -> None:

@@ -13,7 +13,7 @@ _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
 _LEGEND = "! something happens   > Holdfast decides   . it waits; times are counted from the submission"
 
 
-def told(simulation: Simulation) -> str:
+def simulation_text(simulation: Simulation) -> str:
     """Return the whole simulation as text."""
     rows = [_row(entry) for entry in simulation.entries]
     head = f"{simulation.workload} under profile {simulation.profile}: {_LEGEND}"

@@ -18,9 +18,9 @@ from holdfast.cli.common.options import (
     Namespace,
     Output,
     Place,
-    asked,
     chosen,
     grouped,
+    with_run,
 )
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import ASKED, ONLY_BY_A_WORKER
@@ -107,7 +107,7 @@ def strip_finalizers(
         await run.strip_finalizers(reason)
         return await run.recorded()
 
-    view = asked(named, place, strip, ONLY_BY_A_WORKER)
+    view = with_run(named, place, strip, ONLY_BY_A_WORKER)
     emit(
         view.model_dump(mode="json"),
         output,
@@ -125,7 +125,7 @@ def extend(
 ) -> None:
     """Extend a workload's walltime, as far as its `lifecycle.extendableTo` allows."""
     named = chosen(name, namespace)
-    status = asked(named, place, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
+    status = with_run(named, place, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
 
     def said() -> str:
         until = status.walltime_until
@@ -148,7 +148,7 @@ def scale(
     N is the highest number of members; MIN:MAX also sets the lowest number with which it still runs.
     """
     named, (fewest, highest) = chosen(name, namespace), _size(size)
-    least, most = asked(named, place, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER)
+    least, most = with_run(named, place, lambda run: run.scale(highest, fewest, reason), ONLY_BY_A_WORKER)
     emit(
         {"min": least, "max": most},
         output,
@@ -199,7 +199,7 @@ def _steer(verb: str, wish: Wish, place: Place, output: Output, within: float | 
 
     try:
         then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
-        view = asked(named, place, steered, then)
+        view = with_run(named, place, steered, then)
     except TimeoutError:
         if not taken:
             raise HoldfastError(

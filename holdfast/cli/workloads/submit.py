@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.common.options import HERE, Chosen, Format, Namespace, Output, Place, asked, grouped, session
+from holdfast.cli.common.options import HERE, Chosen, Format, Namespace, Output, Place, grouped, session, with_run
 from holdfast.cli.common.output import dumped, emit
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.cli.workloads.namespace_check import refuse_closed
@@ -153,7 +153,7 @@ def configure(
         return await run.update_components(ComponentsChange(components=wanted.components, note=reason))
 
     named = Chosen(wanted.namespace, wanted.name)
-    changed = asked(named, place, change, ONLY_BY_A_WORKER)
+    changed = with_run(named, place, change, ONLY_BY_A_WORKER)
     where = f"{wanted.namespace}/{wanted.name}"
     text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
     emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from holdfast.cli.common.options import HERE, Format, Name, Namespace, Output, Place, asked, chosen, grouped
+from holdfast.cli.common.options import HERE, Format, Name, Namespace, Output, Place, chosen, grouped, with_run
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -29,7 +29,7 @@ def watch(
 ) -> None:
     """Show a workload's life as it happens, until its outcome. Exit code 1 if it fails."""
     named = chosen(name, namespace)
-    if not asked(named, place, lambda run: follow(run, output)):
+    if not with_run(named, place, lambda run: follow(run, output)):
         raise typer.Exit(1)
 
 

@@ -46,14 +46,14 @@ def check_ask(spec: Workload, state: State) -> int:
     """
     if spec.checkpoint is None:
         raise ValueError("it has no checkpoint, so that its pods cannot be asked: submit it with one")
-    if asked(state) is not None or state.intent.checkpoint:
+    if checkpoint_request(state) is not None or state.intent.checkpoint:
         raise ValueError("a checkpoint is under way already: `explain` says how far it is")
     if state.intent.suspend or state.intent.cancel or state.phase is not Phase.RUNNING or not may_ask(spec, state):
         raise ValueError(f"it is {state.phase.value}: only what runs can save its state")
     return state.checkpoint.number + 1 if state.checkpoint is not None else 1
 
 
-def asked(state: State) -> CheckpointRequest | None:
+def checkpoint_request(state: State) -> CheckpointRequest | None:
     """Return the request that is under way."""
     request = state.checkpoint
     return request if request is not None and request.state is CheckpointState.REQUESTED else None
@@ -123,7 +123,7 @@ def _within(state: State) -> datetime | None:
 
 def before_suspension(spec: Workload, state: State, now: datetime, why: str) -> Decision | None:
     """Return what to do before a suspension, so that running pods save their state; None once nothing is left."""
-    if asked(state) is not None:
+    if checkpoint_request(state) is not None:
         return Ignore("its pods are asked to save their state")
     if _has_run_out(state):
         return Look("all its pods have finished: looking whether it has")
@@ -176,7 +176,7 @@ def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> St
 
 def expire(state: State, decision: Expire, now: datetime) -> State:
     """Return the state with the walltime's end set on the request under way: pods now have only their grace period."""
-    request = asked(state)
+    request = checkpoint_request(state)
     assert request is not None
     state = edit(state, checkpoint=edit(request, conflict=decision.failure, answers=None))
     text = f"{decision.why}, and checkpoint {request.number} is not complete: its pods have their termination grace"
@@ -219,7 +219,7 @@ def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
 
 def resolve(spec: Workload, state: State, now: datetime) -> State:
     """Return the state with the result of the request under way, if the answers of its pods decide it yet."""
-    request = asked(state)
+    request = checkpoint_request(state)
     if request is None:
         return state
     overtaken = _overtaken(state, request)

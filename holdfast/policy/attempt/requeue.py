@@ -28,7 +28,7 @@ CYCLE = timedelta(seconds=1)
 """The shortest cycle: a requeued workload stays in its queue at least this long, whatever its pause."""
 
 
-def asked(state: State, request: RequeueRequest, now: datetime) -> State:
+def on_requeue_request(state: State, request: RequeueRequest, now: datetime) -> State:
     """Return the state with the failure in a request, on which the rules decide; once for each expected count.
 
     A late or repeated request changes nothing: the count has moved on, or the failure is already known.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import Parking, Phase, Reason, Stage, State, Workload
-from holdfast.policy.attempt.checkpoint import asked, resolve
+from holdfast.policy.attempt.checkpoint import checkpoint_request, resolve
 from holdfast.policy.attempt.health import current, declared_now, shortfall
 from holdfast.policy.attempt.order import waits
 from holdfast.policy.attempt.park import waits_to_return
@@ -27,7 +27,7 @@ def settle(spec: Workload, state: State, now: datetime) -> State:
     attempt = state.attempt
     if state.held is not None:
         return state
-    saved = state.phase is Phase.CHECKPOINTING and asked(state) is None
+    saved = state.phase is Phase.CHECKPOINTING and checkpoint_request(state) is None
     if saved and attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         request = state.checkpoint
         if request is not None and not state.intent.suspend:

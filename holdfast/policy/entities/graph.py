@@ -71,7 +71,7 @@ def begun(graph: Graph) -> GraphState:
     return GraphState(items={name: Item() for name in graph.items})
 
 
-def heard(graph: Graph, state: GraphState, news: GraphNews) -> GraphState:
+def on_workload_news(graph: Graph, state: GraphState, news: GraphNews) -> GraphState:
     """Return the state after a message of a workload; a repeated message, or one of a stranger, changes nothing.
 
     The first outcome of a workload counts for those that wait for it. A person may revive it afterwards, and then it is

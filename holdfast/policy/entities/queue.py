@@ -76,7 +76,7 @@ def configured(state: QueueState, queue: Queue) -> QueueState:
     return edit(state, queue=queue, closing="")
 
 
-def heard(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState, QueueOrder | None]:
+def on_workload_news(state: QueueState, news: QueueNews, now: datetime) -> tuple[QueueState, QueueOrder | None]:
     """Return the state after a workload has reported its standing, and the immediate answer.
 
     A workload requeued after a failed attempt releases its quota and asks again in one message. It keeps its place in
@@ -139,7 +139,7 @@ def gone(state: QueueState, order: Order) -> QueueState:
     return state
 
 
-def seen(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tuple[Order, ...]]:
+def on_look(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, tuple[Order, ...]]:
     """Return the state after a look at the cluster, and orders to the workloads that must report their standing.
 
     A new queue knows no workload, but workloads may hold quota from an earlier queue of its name: it admits none before

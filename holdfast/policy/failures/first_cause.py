@@ -52,7 +52,7 @@ def with_death(spec: Workload, failure: Failure, seen: Observation | None, befor
     return edit(failure, death=death)
 
 
-def told(failure: Failure) -> Failure:
+def as_recorded(failure: Failure) -> Failure:
     """Return a failure as it is recorded: with the exit code and the node of the death behind it."""
     if failure.death is None:
         return failure

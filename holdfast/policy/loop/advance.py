@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
-from holdfast.policy.attempt.checkpoint import ask, asked, due_at, expire
+from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
 from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, assess, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
@@ -339,7 +339,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
         return wanted
     if isinstance(decision, Hold) and not running.interrupted and running.kind is not OperationKind.REPORT:
         return Interrupt(f"breaking off {running.kind.value}: {decision.why}")
-    if running.kind is OperationKind.CHECKPOINT and not running.interrupted and asked(state) is None:
+    if running.kind is OperationKind.CHECKPOINT and not running.interrupted and checkpoint_request(state) is None:
         return Interrupt("interrupting checkpoint: it is no longer needed")
     if running.kind is OperationKind.STAGE and not running.interrupted and not isinstance(decision, Fetch):
         return Interrupt("breaking off stage: nobody waits for it any more")
@@ -357,7 +357,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
                 return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
             if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:
                 return Interrupt("beginning the forced removal anew, since finalizers are to be taken off")
-            if kind in _KEEPS_PROMISE and not kept(promise(spec, state, now), running.report_done):
+            if kind in _KEEPS_PROMISE and not is_promise_kept(promise(spec, state, now), running.report_done):
                 # The state that follows the operation has changed. At its end it must not report an outdated status.
                 return Interrupt(f"beginning {kind.value} anew, since something else is to follow it")
             return Sleep(None, wanted.why)
@@ -379,7 +379,7 @@ def _strips(state: State) -> bool:
     return state.attempt is not None and state.attempt.strip
 
 
-def kept(now: Report | None, then: Report | None) -> bool:
+def is_promise_kept(now: Report | None, then: Report | None) -> bool:
     """Whether the status promised when an operation began is still the one that its success would lead to."""
     return now is not None and now.says_the_same_as(then)
 
@@ -420,7 +420,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             return Run(OperationKind.UNPARK, f"resuming {what} of attempt {attempt.number} in place")
         if attempt.suspended:
             return _idle(spec, state, decision)
-        request = asked(state)
+        request = checkpoint_request(state)
         first = state.intent.suspend or not attempt.replacing
         if request is not None and first and not isinstance(decision, Look):
             why = f"checkpoint {request.number}: asking the pods of attempt {attempt.number} to save their state"

@@ -11,16 +11,16 @@ from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
 from holdfast.policy.attempt.health import LIVE
 from holdfast.policy.attempt.replace import joined
-from holdfast.policy.attempt.requeue import asked as requeue_asked
 from holdfast.policy.attempt.requeue import is_queued
+from holdfast.policy.attempt.requeue import on_requeue_request as requeue_asked
 from holdfast.policy.failures.blindness import union
 from holdfast.policy.loop.results import ended
-from holdfast.policy.sides.gang import told as gang_told
-from holdfast.policy.sides.probe import heard
+from holdfast.policy.sides.gang import on_gang_event as gang_told
+from holdfast.policy.sides.probe import on_probe_ended
 from holdfast.policy.sides.staging import is_paused
 from holdfast.policy.status.blocked import counted_out
-from holdfast.policy.status.blocked import told as graph_told
-from holdfast.policy.status.queued import told as queue_told
+from holdfast.policy.status.blocked import on_graph_message as graph_told
+from holdfast.policy.status.queued import on_queue_message as queue_told
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
     Cancelled,
@@ -80,7 +80,7 @@ def fold(state: State, event: Event, now: datetime) -> State:
             state = edit(state, intent=edit(state.intent, checkpoint=True, note=shortened(note)))
             return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
         case ProbeEnded(number, failure, failing):
-            return heard(state, number, failure, failing)
+            return on_probe_ended(state, number, failure, failing)
         case WalltimeExtended(total, note):
             return told_extended(state, total, note, now)
         case RequeueAsked(request):

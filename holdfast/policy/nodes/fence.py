@@ -89,7 +89,7 @@ def ask_of(record: NodeRecord) -> FenceAsk:
     return FenceAsk(node=record.name, uid=record.uid, renewed=record.renewed, why=record.why)
 
 
-def asked(
+def after_requests(
     book: NodeBook, nodes: Iterable[str], withdrawn: Iterable[str], unasked: dict[str, str], now: datetime
 ) -> NodeBook:
     """Return the book after requests to the provisioner, whether or not they were sent, and after withdrawals.
@@ -107,7 +107,7 @@ def asked(
     return edit(book, nodes=records)
 
 
-def heard(record: NodeRecord) -> NodeRecord:
+def on_renewal(record: NodeRecord) -> NodeRecord:
     """Return the record of a node that renews its lease: its power is on, and must stay on."""
     if record.fencing is None and record.fenced is None:
         return record

@@ -76,7 +76,7 @@ def held_back(silent: int, total: int, since: datetime | None, timings: NodeTimi
     return None if silent < total and now - since >= timings.sensitive_down else since
 
 
-def saw(book: NodeBook, seen: NodesSeen) -> NodeBook:
+def on_node_news(book: NodeBook, seen: NodesSeen) -> NodeBook:
     """Return the book after news of some nodes."""
     blind = union((*book.blind, *seen.blind), INTERVALS_KEPT)
     if book.held_since is not None and book.held_since != seen.held_since:
@@ -259,7 +259,7 @@ def _settled(
     record: NodeRecord, timings: NodeTimings, blind: tuple[Interval, ...], now: datetime, *, held: bool
 ) -> NodeRecord:
     record = edit(record, flaps=tuple(at for at in record.flaps if now - at < timings.flap_window))
-    record = fence.heard(record) if record.steady is not None else record
+    record = fence.on_renewal(record) if record.steady is not None else record
     if record.fault:
         return _faulty(record, timings, blind, now, held=held)
     if record.steady is None:

@@ -78,7 +78,7 @@ def refusal(state: ProvisionerState, ask: NodeAsk, busy: Set[int]) -> str:
     return ""
 
 
-def asked(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[ProvisionerState, NodeRequest]:
+def on_request(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[ProvisionerState, NodeRequest]:
     """Return the state after an accepted request, and the request: a pending one, if it asks for the same."""
     same = _same([one for one in state.pending if one.node == ask.node], ask)
     if same is not None:
@@ -188,7 +188,7 @@ def begun(state: ProvisionerState, number: int, now: datetime) -> ProvisionerSta
     return state if request is None else _with(state, edit(request, begun=request.begun or now))
 
 
-def came_to(
+def on_try_ended(
     state: ProvisionerState,
     number: int,
     result: Result,
@@ -343,7 +343,7 @@ def in_order(state: ProvisionerState) -> list[NodeRequest]:
     return sorted(state.pending, key=lambda one: (one.action.by_service, not one.fence, one.number))
 
 
-def told(state: ProvisionerState, news: FenceNews) -> ProvisionerState:
+def on_news_delivered(state: ProvisionerState, news: FenceNews) -> ProvisionerState:
     """Return the state after news was delivered to the node monitor, or there is no monitor."""
     return edit(state, news=tuple(one for one in state.news if one != news))
 

@@ -14,7 +14,7 @@ ERRORS_MAXIMUM: Final = 256 * 1024
 """The characters of errors that are kept whole: the maximum of 64 members, or short errors of 4,096 members."""
 
 
-def curt(state: GangState) -> GangState:
+def with_short_errors(state: GangState) -> GangState:
     """Return the state with errors cut short if their total is too long.
 
     The first failures of a round are kept whole: the earliest one decides about the gang, and is sent to its workload.

@@ -18,7 +18,7 @@ from holdfast.policy.rendezvous.incarnation import Lives
 from holdfast.policy.rendezvous.liveness import Hearing
 from holdfast.policy.rendezvous.members import supersedes
 from holdfast.policy.rendezvous.news import Batch, News, Word
-from holdfast.policy.rendezvous.orders import leave, told
+from holdfast.policy.rendezvous.orders import directives_of, leave
 from holdfast.policy.values.edit import edit
 
 _OUT: Final = {DirectiveKind.LEAVE, DirectiveKind.FINISH}
@@ -174,7 +174,7 @@ class GangHub:
 
     def takes(self, orders: Orders) -> Mapping[str, Directive]:
         """Record the orders of the rendezvous; return the directives that have changed."""
-        news = told(orders, self.gang.heartbeat)
+        news = directives_of(orders, self.gang.heartbeat)
         self.orders = orders
         self.directives |= news
         return news

@@ -111,7 +111,7 @@ def orders(state: GangState, seen: int) -> Orders:
     )
 
 
-def told(given: Orders, heartbeat: timedelta) -> dict[str, Directive]:
+def directives_of(given: Orders, heartbeat: timedelta) -> dict[str, Directive]:
     """Return the directives that orders contain, by member."""
     places = counted(given.round) if given.round is not None else {}
     return {

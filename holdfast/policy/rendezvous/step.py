@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.model.gang.state import Gang, GangEvent, GangState, Listening
 from holdfast.model.gang.wire import Directive
-from holdfast.policy.rendezvous.errors import curt
+from holdfast.policy.rendezvous.errors import with_short_errors
 from holdfast.policy.rendezvous.members import taken
 from holdfast.policy.rendezvous.orders import directives
 from holdfast.policy.rendezvous.rounds import GangDeadline, deadlines, settled
@@ -41,7 +41,7 @@ def step(state: GangState, events: Iterable[GangEvent], now: datetime) -> Step:
         after = taken(after, event, now)
         if isinstance(event, Listening):
             heard = now - event.since >= state.gang.keep_alive
-    after = curt(settled(after, now, heard=heard))
+    after = with_short_errors(settled(after, now, heard=heard))
     before = directives(state)
     changed = {name for name, one in directives(after).items() if before.get(name) != one}
     if changed:

@@ -106,7 +106,7 @@ def unsized(spec: Workload, state: State, event: GangUnsized) -> Workload:
     return spec.resized(kept.min, kept.max)
 
 
-def told(
+def on_gang_event(
     state: State,
     event: GangTold | GangBegun | GangParted | GangScaled | GangResized | GangUnsized,
     now: datetime,

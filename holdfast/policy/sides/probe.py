@@ -72,7 +72,7 @@ def silent(answers: Mapping[str, Answer], failing: Mapping[str, int], threshold:
     return {uid for uid, answer in answers.items() if answer and failing.get(uid, 0) >= threshold}
 
 
-def heard(state: State, number: int, failure: Failure | None, failing: dict[str, int]) -> State:
+def on_probe_ended(state: State, number: int, failure: Failure | None, failing: dict[str, int]) -> State:
     """Return the state after the probing ended: with a failure, or interrupted with the counts so far."""
     attempt = state.attempt
     if attempt is None or attempt.number != number or attempt.stage is not Stage.SUBMITTED:

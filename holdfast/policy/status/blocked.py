@@ -18,14 +18,14 @@ def waiting(spec: Workload) -> str:
     return f"it waits for its graph, {spec.graph.graph}" if spec.graph is not None else ""
 
 
-def heard(spec: Workload, news: GraphNews, *, missed: bool) -> GraphTold | GraphMissing:
+def after_sending(spec: Workload, news: GraphNews, *, missed: bool) -> GraphTold | GraphMissing:
     """Return the event after a message to the graph; the message of an ended workload counts as sent in any case."""
     if not missed or news.outcome is not None or spec.graph is None:
         return GraphTold(news, waiting(spec))
     return GraphMissing(f"its graph, {spec.graph.graph}, is not there: submit the graph's file; it is looked for again")
 
 
-def told(state: State, event: GraphOrdered | GraphTold | GraphMissing, now: datetime) -> State:
+def on_graph_message(state: State, event: GraphOrdered | GraphTold | GraphMissing, now: datetime) -> State:
     """Return the state after a message between a workload and its graph. An admission is never withdrawn."""
     match event:
         case GraphOrdered(order):

@@ -31,7 +31,7 @@ from holdfast.model import (
 )
 from holdfast.model.life.status import GangSize
 from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
-from holdfast.policy.attempt.checkpoint import asked, due_at
+from holdfast.policy.attempt.checkpoint import checkpoint_request, due_at
 from holdfast.policy.attempt.ending import active_in, is_clearing
 from holdfast.policy.attempt.health import (
     LIVE,
@@ -283,7 +283,7 @@ def _now(spec: Workload, state: State) -> str:
         return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
     if attempt is not None and attempt.parking is not None and state.outcome is None:
         return _parking(spec, state, attempt)
-    request = asked(state)
+    request = checkpoint_request(state)
     if request is not None:
         answers, many = request.answers, request.running
         so_far = f": {answers.done} of {many} had saved when last told" if answers is not None else ""
@@ -382,7 +382,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             Deadline(at=at, what="pods that have not ended by then are deleted by force"),
             Deadline(at=at, what="once no pod is left: its quota is released, and it waits for resume"),
         )
-    if asked(state) is not None:
+    if checkpoint_request(state) is not None:
         return _checkpoint_next(spec, state, now)
     decision, walltime = decide(spec, state, now), ends_at(state)
     ends = [Deadline(at=walltime, what=ENDS)] if walltime is not None else []
@@ -404,7 +404,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
 
 def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:
     """Return what follows once all pods have saved, or when the time for that is over."""
-    request = asked(state)
+    request = checkpoint_request(state)
     assert request is not None
     assert spec.checkpoint is not None
     at = max(now, due_at(spec, state, request))

@@ -21,7 +21,7 @@ def first_turn(spec: Workload) -> Turn | None:
     return Turn(says=f"it waits in queue {spec.queue}") if spec.queued else None
 
 
-def heard(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | QueueMissing:
+def after_sending(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | QueueMissing:
     """Return the event after a message to the queue; the message of a released workload counts as sent in any case."""
     if not missed or news.standing is Standing.RELEASED:
         return QueueTold(news)
@@ -29,7 +29,7 @@ def heard(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold | Queue
     return QueueMissing(f"its queue, {spec.queue}, is not there: {remedy}; it is looked for again")
 
 
-def told(state: State, event: QueueOrdered | QueueTold | QueueMissing, now: datetime) -> State:
+def on_queue_message(state: State, event: QueueOrdered | QueueTold | QueueMissing, now: datetime) -> State:
     """Return the state after a message between a workload and its queue."""
     turn = state.turn
     if turn is None:

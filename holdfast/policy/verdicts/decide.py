@@ -23,7 +23,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.life.state import STANDSTILL
-from holdfast.policy.attempt.checkpoint import asked, before_suspension, expired, kills, may_ask
+from holdfast.policy.attempt.checkpoint import before_suspension, checkpoint_request, expired, kills, may_ask
 from holdfast.policy.attempt.ending import clearing
 from holdfast.policy.attempt.health import (
     REMOVING,
@@ -44,7 +44,7 @@ from holdfast.policy.attempt.scale import at_nothing
 from holdfast.policy.attempt.success import judged, reached
 from holdfast.policy.failures.avoided_nodes import blamed, blamed_for, heeded
 from holdfast.policy.failures.back_off import own_until
-from holdfast.policy.failures.first_cause import told, with_death
+from holdfast.policy.failures.first_cause import as_recorded, with_death
 from holdfast.policy.failures.rules import Ruling, rule_on
 from holdfast.policy.sides.staging import stage
 from holdfast.policy.values.decision import (
@@ -87,7 +87,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if unsaved is not None:
         return Fail(Reason.WALLTIME_EXCEEDED, *unsaved)
     exceeded = over(spec, state, now)
-    if isinstance(exceeded, Fail) and asked(state) is not None:
+    if isinstance(exceeded, Fail) and checkpoint_request(state) is not None:
         return Expire(exceeded.failure, exceeded.why)
     if exceeded is not None:
         return exceeded
@@ -231,7 +231,7 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
         return Wait(patient, "the cluster is checked then, if some are still being made again")
     if making:
         return waiting or Ignore("some of its components are being made again")
-    if waiting is None and state.intent.checkpoint and asked(state) is None and may_ask(spec, state):
+    if waiting is None and state.intent.checkpoint and checkpoint_request(state) is None and may_ask(spec, state):
         return Checkpoint(Reason.CHECKPOINT_REQUESTED, _said("a checkpoint was asked for", state.intent.note))
     return waiting or Ignore("it is healthy")
 
@@ -290,12 +290,14 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return held
     if ruling.action.kind is ActionKind.FAIL:
         if ruling.lost:
-            return Fail(Reason.SUCCESS_UNREACHABLE, told(ruling.failure), f"{ruling.lost}: {ruling.failure.sentence()}")
+            return Fail(
+                Reason.SUCCESS_UNREACHABLE, as_recorded(ruling.failure), f"{ruling.lost}: {ruling.failure.sentence()}"
+            )
         reason = failure_reason(ruling.failure)
         ended = ruling.failure.cls is FailureClass.DEADLINE or ruling.failure.reason == DEADLINE_EXCEEDED
         if ended and walltime(spec, state) is not None:
             reason = Reason.WALLTIME_EXCEEDED
-        return Fail(reason, told(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
+        return Fail(reason, as_recorded(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
         # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
         why = f"it is sensitive, and restarts only when a person says `retry`: {ruling.failure.sentence()}"
@@ -304,15 +306,15 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return restarted_alone(spec, state, found, since, now)
     acted = state.acted.get(ruling.rule, 0)
     if ruling.action.limit is not None and acted >= ruling.action.limit:
-        return Fail(Reason.RULE_LIMIT_EXCEEDED, told(ruling.failure), over_limit(ruling, acted))
+        return Fail(Reason.RULE_LIMIT_EXCEEDED, as_recorded(ruling.failure), over_limit(ruling, acted))
     charge = ruling.action.charge
     if charge is not None:
         budget, used = state.policy.budget(charge), state.used.get(charge, 0)
         if budget.limit is not None and used >= budget.limit:
             why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
-            return Fail(budget.exceeded, told(ruling.failure), why)
+            return Fail(budget.exceeded, as_recorded(ruling.failure), why)
     return Restart(
-        told(ruling.failure),
+        as_recorded(ruling.failure),
         ruling.rule,
         charge,
         blamed(state.policy.exclusion, found, now),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.activities.facts.pods import NOT_PREPARED, PREPARATION, pod_facts
-from holdfast.activities.facts.unprepared import ASKED_MAXIMUM, told
+from holdfast.activities.facts.unprepared import ASKED_MAXIMUM, with_event_reasons
 from holdfast.activities.kube.client import Forbidden
 from holdfast.model import FailureClass, Scope
 from tests.activities.facts.test_snapshot import look
@@ -158,7 +158,7 @@ async def test_L16_the_kubelets_last_word_says_why_a_pod_is_not_prepared():
         event("FailedMount", 'secret "b"\nnot found', 9),
         event("BackOff", "something else", 30),
     )
-    (one,) = await told(kube, [pod_facts(pending(**UNPREPARED))], ATTEMPT, NOW)
+    (one,) = await with_event_reasons(kube, [pod_facts(pending(**UNPREPARED))], ATTEMPT, NOW)
     assert (one.reason, one.message) == ("FailedMount", 'secret "b" not found')
     assert kube.asked == ["involvedObject.uid=p-uid,type=Warning"]
 
@@ -166,10 +166,10 @@ async def test_L16_the_kubelets_last_word_says_why_a_pod_is_not_prepared():
 async def test_what_cannot_be_asked_is_left_as_it_is_and_few_are_asked():
     pods = [pod_facts(pending(f"p{index}", **UNPREPARED)) for index in range(9)]
     forbidden: Any = Events(forbidden=True)
-    assert await told(forbidden, pods, ATTEMPT, NOW) == pods
+    assert await with_event_reasons(forbidden, pods, ATTEMPT, NOW) == pods
     silent: Any = Events()
-    assert await told(silent, pods, ATTEMPT, NOW) == pods
+    assert await with_event_reasons(silent, pods, ATTEMPT, NOW) == pods
     assert len(silent.asked) == ASKED_MAXIMUM
-    assert await told(silent, pods, ATTEMPT, time(4)) == pods
-    assert await told(silent, pods, ATTEMPT + 1, NOW) == pods
+    assert await with_event_reasons(silent, pods, ATTEMPT, time(4)) == pods
+    assert await with_event_reasons(silent, pods, ATTEMPT + 1, NOW) == pods
     assert len(silent.asked) == ASKED_MAXIMUM, "neither too early nor for another attempt"

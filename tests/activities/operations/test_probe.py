@@ -15,7 +15,7 @@ from temporalio.testing import ActivityEnvironment
 from holdfast import names
 from holdfast.activities.facts.pods import pod_facts
 from holdfast.activities.operations import probe as probes
-from holdfast.activities.operations.probe import Asked, answers_of, asked, worst
+from holdfast.activities.operations.probe import Asked, answers_of, probe_target, worst
 from holdfast.activities.site.site import Site
 from holdfast.client.views import ActivityView
 from holdfast.model import Limits, Probe, ProbeKind
@@ -40,10 +40,10 @@ def running(ip: str = "10.1.2.3", phase: str = "Running", **spec: Any) -> dict[s
 
 @ROW("L28", level="pure")
 def test_L28_a_running_pod_is_asked_at_its_own_address_from_when_its_containers_run():
-    found = asked(running())
+    found = probe_target(running())
     assert found is not None
     assert (found.address, found.since, found.facts.name) == ("10.1.2.3", time(7), "p")
-    assert asked(running("fd00::17")) is not None
+    assert probe_target(running("fd00::17")) is not None
 
 
 @ROW("L28", level="pure")
@@ -67,7 +67,7 @@ def test_L28_a_running_pod_is_asked_at_its_own_address_from_when_its_containers_
     ],
 )
 def test_L28_what_has_no_address_of_its_own_or_does_not_run_is_not_asked(raw: dict[str, Any]):
-    assert asked(raw) is None
+    assert probe_target(raw) is None
 
 
 @ROW("L28", level="pure")

@@ -16,13 +16,13 @@ BEFORE = NOW - timedelta(minutes=5)
 
 def told() -> ProvisionerState:
     state = ProvisionerState(cluster="dev", cluster_uid="u")
-    state, boot = policy.asked(state, NodeAsk(node="node-1", action=NodeAction.BOOT), BEFORE)
-    state, wipe = policy.asked(state, NodeAsk(node="node-7", action=NodeAction.WIPE, why="released"), BEFORE)
+    state, boot = policy.on_request(state, NodeAsk(node="node-1", action=NodeAction.BOOT), BEFORE)
+    state, wipe = policy.on_request(state, NodeAsk(node="node-7", action=NodeAction.WIPE, why="released"), BEFORE)
     for one in (boot, wipe):
         state = policy.enlisted(state, one.number, "uid", "https://bmc", "", BEFORE)
     progress = boot.progress
-    state = policy.came_to(state, boot.number, Result.DONE, "its power is On", progress, BEFORE, reached=True)
-    return policy.came_to(state, wipe.number, Result.AWAY, "connection refused", progress, BEFORE)
+    state = policy.on_try_ended(state, boot.number, Result.DONE, "its power is On", progress, BEFORE, reached=True)
+    return policy.on_try_ended(state, wipe.number, Result.AWAY, "connection refused", progress, BEFORE)
 
 
 def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:

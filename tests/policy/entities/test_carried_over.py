@@ -37,8 +37,8 @@ class Runs:
 
     def __init__(self) -> None:
         state = queue_policy.begun(Queue(name="q", cluster="c", quota={"pods": "3"}))
-        state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ()), START)
-        self.state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ()), START)
+        state, _ = queue_policy.on_look(state, queue_policy.Seen(False, (), ()), START)
+        self.state, _ = queue_policy.on_look(state, queue_policy.Seen(False, (), ()), START)
         self.waiting: tuple[queue_policy.Order, ...] = ()
         self.turns = dict.fromkeys(range(10), 0)
         self.admitted = dict[int, list[int]]()
@@ -54,7 +54,7 @@ class Runs:
             self._hears(news(number, turn + 1, Standing.ASKS))
 
     def _hears(self, word: QueueNews) -> None:
-        self.state, answer = queue_policy.heard(self.state, word, START)
+        self.state, answer = queue_policy.on_workload_news(self.state, word, START)
         self.waiting += (queue_policy.Order(word.workload, answer),) if answer is not None else ()
 
     def run(self, tells: int) -> None:
@@ -91,7 +91,7 @@ def test_an_answer_to_an_earlier_request_and_a_refusal_do_not_go_along() -> None
     one = Runs()
     one.says(1, lets_go=False)
     one.state, orders = queue_policy.step(one.state)
-    one.state, _ = queue_policy.heard(one.state, news(1, 2, Standing.ASKS), START + timedelta(seconds=1))
+    one.state, _ = queue_policy.on_workload_news(one.state, news(1, 2, Standing.ASKS), START + timedelta(seconds=1))
     full = queue_policy.Order("workload/c/team/w-2", QueueOrder(uid="w-2", turn=1, why="its queue is full"))
     ask = queue_policy.Order("workload/c/team/w-3", QueueOrder(uid="w-3", turn=4, again=True, why="restored"))
     state, again = queue_outbox.taken_over(queue_outbox.carried_over(one.state, (*orders, full, ask)))
@@ -131,7 +131,7 @@ def test_a_graph_tells_each_of_its_workloads_once_and_strangers_up_to_a_number()
     graph = Graph.model_validate({"name": "g", "cluster": "c", "nodes": [{"name": "a"}, {"name": "b"}]})
     state = graph_policy.begun(graph)
     for name in "ab":
-        state = graph_policy.heard(graph, state, GraphNews(item=name, workload_uid=name))
+        state = graph_policy.on_workload_news(graph, state, GraphNews(item=name, workload_uid=name))
     state, orders = graph_policy.step(graph, state)
     strangers = [graph_policy.Order(f"s-{one}", "uid", False, "no such workload") for one in range(2_000)]
     wire = graph_outbox.carried_over(state, (*orders, *strangers)).model_dump_json()

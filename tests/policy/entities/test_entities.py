@@ -257,14 +257,14 @@ def test_D2_a_queue_begun_anew_knows_whom_it_had_let_in_until_its_cluster_says_o
     later = [news("b", Standing.HOLDS), news("a", Standing.RELEASED), news("b", Standing.ASKS, 2)]
     assert queue_rebuild.rebuilt(queue, holds, later).items == {}
     # The workflow of `a` was terminated, and its pods live: a newcomer waits until they are gone.
-    state, _ = queue_policy.heard(holds, news("c", Standing.ASKS), NOW)
+    state, _ = queue_policy.on_workload_news(holds, news("c", Standing.ASKS), NOW)
     assert queue_policy.step(state)[1] == (), "nobody before it has seen its cluster"
     for _ in range(2):
-        state, _ = queue_policy.seen(
+        state, _ = queue_policy.on_look(
             state, queue_policy.Seen(False, (names.workflow_id("local", "team", "c"),), ()), NOW
         )
     assert queue_policy.step(state)[1] == ()
-    state, _ = queue_policy.seen(state, queue_policy.Seen(False, (), ("a",)), NOW)
+    state, _ = queue_policy.on_look(state, queue_policy.Seen(False, (), ("a",)), NOW)
     assert [one.given.uid for one in queue_policy.step(state)[1]] == ["c"]
 
 
@@ -285,14 +285,16 @@ def test_D2_a_queue_begun_anew_asks_whom_it_had_let_in_since_they_may_have_let_g
     state = queue_rebuild.rebuilt(queue, None, news.values())
     there = (news["holds"].workload, news["let-go"].workload)
     for _ in range(2):
-        state, orders = queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)
+        state, orders = queue_policy.on_look(state, queue_policy.Seen(False, there, ()), NOW)
         assert [(one.workload, one.given.again) for one in orders] == [(one, True) for one in there]
     assert set(state.items) == set(news), "nobody loses its place by not having answered yet"
-    state, _ = queue_policy.heard(state, news["holds"], NOW)
-    state, _ = queue_policy.heard(state, edit(news["let-go"], standing=Standing.RELEASED), NOW)
+    state, _ = queue_policy.on_workload_news(state, news["holds"], NOW)
+    state, _ = queue_policy.on_workload_news(state, edit(news["let-go"], standing=Standing.RELEASED), NOW)
     assert [uid for uid, one in state.items.items() if one.admitted] == ["holds", "lost"]
     assert state.doubted == {}
-    assert queue_policy.seen(state, queue_policy.Seen(False, there, ()), NOW)[1] == (), "they are asked twice, not on"
+    assert queue_policy.on_look(state, queue_policy.Seen(False, there, ()), NOW)[1] == (), (
+        "they are asked twice, not on"
+    )
 
 
 # A rendezvous.

@@ -57,12 +57,14 @@ class Life:
 
     def arrive(self, *items: str) -> None:
         for item in items:
-            self.state = policy.heard(self.graph, self.state, GraphNews(item=item, workload_uid=f"uid-{item}"))
+            self.state = policy.on_workload_news(
+                self.graph, self.state, GraphNews(item=item, workload_uid=f"uid-{item}")
+            )
         self._step()
 
     def end(self, item: str, outcome: Phase, released: bool = True) -> None:
         news = GraphNews(item=item, workload_uid=f"uid-{item}", outcome=outcome, released=released)
-        self.state = policy.heard(self.graph, self.state, news)
+        self.state = policy.on_workload_news(self.graph, self.state, news)
         self._step()
 
     def cancel(self, why: str) -> None:
@@ -239,7 +241,7 @@ def test_a_failed_one_that_is_revived_is_there_again():
     life.end("a", F)
     assert life.admitted == ["a", "b"]
     news = GraphNews(item="a", workload_uid="uid-a")
-    life.state = policy.heard(life.graph, life.state, news)
+    life.state = policy.on_workload_news(life.graph, life.state, news)
     life.end("b", S)
     assert life.admitted == ["a", "b"]
     life.end("a", S)
@@ -253,7 +255,10 @@ def test_a_stranger_is_turned_away():
         assert order is not None
         assert (order.item, order.uid, order.admit) == (item, uid, False)
         assert why in order.why
-        assert policy.heard(life.graph, life.state, GraphNews(item=item, workload_uid=uid, outcome=S)) == life.state
+        assert (
+            policy.on_workload_news(life.graph, life.state, GraphNews(item=item, workload_uid=uid, outcome=S))
+            == life.state
+        )
     assert policy.stranger(life.state, GraphNews(item="a", workload_uid="uid-a")) is None
 
 
@@ -327,7 +332,7 @@ def test_what_is_told_and_kept_stays_small_at_the_maximum():
     assert waiting.waits["m-0"] == f"{'; '.join(f'{one} to succeed' for one in long[:3])} and 97 more"
     assert len(waiting.model_dump_json()) < MEBIBYTE
     for name in long:
-        life.state = policy.heard(
+        life.state = policy.on_workload_news(
             life.graph, life.state, GraphNews(item=name, workload_uid=f"uid-{name}", outcome=S, released=True)
         )
     _, orders = policy.step(life.graph, life.state)

@@ -38,7 +38,7 @@ class Life:
 
     def looked(self, workloads: Iterable[str] = (), gone: Iterable[str] = (), kueue: bool = False) -> None:
         given = policy.Seen(kueue, tuple(f"workload/dev/ns/{one}" for one in workloads), tuple(gone))
-        self.state, orders = policy.seen(self.state, given, self.now)
+        self.state, orders = policy.on_look(self.state, given, self.now)
         assert all(order.given.again and not order.given.admit for order in orders)
         self.asked += [order.workload.rpartition("/")[2] for order in orders]
 
@@ -47,7 +47,7 @@ class Life:
         said = QueueNews(
             workload=f"workload/dev/ns/{name}", uid=name, standing=standing, demand={"pods": pods * 1000}, **fields
         )
-        self.state, answer = policy.heard(self.state, said, self.now)
+        self.state, answer = policy.on_workload_news(self.state, said, self.now)
         return answer
 
     def asks(self, *named: str, pods: int = 2, **fields: Any) -> list[str]:
@@ -496,7 +496,7 @@ def test_one_that_waits_and_is_not_in_the_list_is_forgotten_if_it_cannot_be_told
     one = Life(queue(2))
     one.asks("a", "b")
     given = policy.Seen(False, ("workload/dev/ns/a",), ())
-    state, (order,) = policy.seen(one.state, given, one.now)
+    state, (order,) = policy.on_look(one.state, given, one.now)
     assert order.workload == "workload/dev/ns/b"
     assert set(policy.gone(state, order).items) == {"a"}
 

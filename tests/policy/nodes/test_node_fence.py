@@ -19,7 +19,7 @@ from holdfast.model import (
 )
 from holdfast.model.entities.provisioner import FenceAsk, FenceNews, ProvisionerState, ProvisionerStatus
 from holdfast.policy.nodes import fence, provisioner
-from holdfast.policy.nodes.monitor import looked, marked, plan, saw, settle
+from holdfast.policy.nodes.monitor import looked, marked, on_node_news, plan, settle
 from holdfast.policy.nodes.provisioner_status import unfenced
 from tests.policy.nodes.test_node_monitor import DEGRADED, DOWN, HEALTHY, RETURNING, TIMINGS, Monitor, at
 
@@ -61,7 +61,7 @@ class Fenced(Monitor):
                 self.withdrawn += gone
                 asked = [one.name for one in wanted.ask if not one.withdraw]
                 problems = dict.fromkeys(asked, "not there") if self.away else {}
-                self.book = fence.asked(self.book, asked, gone, problems, at(self.now))
+                self.book = fence.after_requests(self.book, asked, gone, problems, at(self.now))
             elif wanted.look and not self.dark:
                 self.book = looked(self.book, [self._look(one) for one in wanted.look], at(self.now), ())
             else:
@@ -252,7 +252,7 @@ ADOPTED: dict[str, tuple[dict[str, Any], bool, tuple[NodeState, NodeWord, NodeWo
 def test_an_empty_memory_takes_a_node_as_its_object_says(case: str):
     own, silent, standing, off, ours = ADOPTED[case]
     sight = NodeSight(name="a", renewed="7", heard=at(0), silent=silent, own=OwnMarks.model_validate(own))
-    record = saw(NodeBook(), NodesSeen(at=at(100), nodes=(sight,), total=10)).nodes["a"]
+    record = on_node_news(NodeBook(), NodesSeen(at=at(100), nodes=(sight,), total=10)).nodes["a"]
     assert (record.state, record.word, record.told) == standing
     assert (record.fenced, record.fenced_why) == ((at(50), "by hand") if off else (None, ""))
     assert record.ours is ours

@@ -20,7 +20,7 @@ from holdfast.model import (
     NodeTimings,
     NodeWord,
 )
-from holdfast.policy.nodes.monitor import held_back, is_mass, looked, marked, plan, saw, settle
+from holdfast.policy.nodes.monitor import held_back, is_mass, looked, marked, on_node_news, plan, settle
 from tests.policy.lives.life import START
 
 ROW = pytest.mark.row
@@ -56,7 +56,9 @@ class Monitor:
 
     def sees(self, *nodes: NodeSight, held: float | None = None, blind: tuple[Interval, ...] = ()) -> None:
         since = at(held) if held is not None else None
-        self.book = saw(self.book, NodesSeen(at=at(self.now), nodes=nodes, total=10, held_since=since, blind=blind))
+        self.book = on_node_news(
+            self.book, NodesSeen(at=at(self.now), nodes=nodes, total=10, held_since=since, blind=blind)
+        )
         self.step()
 
     def falls_silent(self, name: str, heard: float) -> None:

@@ -49,7 +49,7 @@ class Play:
     def ask(self, action: NodeAction, node: str, **fields: object) -> int:
         ask = NodeAsk.model_validate({"node": node, "action": action, **fields})
         assert policy.refusal(self.state, ask, self.busy) == ""
-        self.state, request = policy.asked(self.state, ask, at(self.now))
+        self.state, request = policy.on_request(self.state, ask, at(self.now))
         self.enlist()
         return request.number
 
@@ -79,7 +79,7 @@ class Play:
         self.busy.discard(number)
         progress = fields.pop("progress", Progress())
         fields.setdefault("reached", result is not Result.AWAY)
-        self.state = policy.came_to(self.state, number, result, said, progress, at(self.now), **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        self.state = policy.on_try_ended(self.state, number, result, said, progress, at(self.now), **fields)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
     def request(self, number: int) -> NodeRequest:
         return next(one for one in self.state.pending if one.number == number)
@@ -229,7 +229,7 @@ def test_L15_what_fences_goes_before_others_and_a_persons_word_before_that():
     assert [(one.number, one.result) for one in play.state.outcomes[1:]] == [(3, Result.DONE), (by_hand, Result.DONE)]
     (news,) = play.state.news
     assert (news.node, news.uid, news.at, news.why) == ("a", "uid-a", at(7), "powered off by hand: pulled the plug")
-    assert policy.told(play.state, news).news == ()
+    assert policy.on_news_delivered(play.state, news).news == ()
     play.now = 2
     assert play.begin() == [wipe]
 
@@ -296,7 +296,7 @@ def test_so_many_may_be_pending_and_no_more():
 
 def test_what_cannot_be_enlisted_is_tried_again_and_what_is_refused_there_ends():
     play = Play()
-    play.state, one = policy.asked(play.state, NodeAsk(node="a", action=WIPE), at(0))
+    play.state, one = policy.on_request(play.state, NodeAsk(node="a", action=WIPE), at(0))
     play.state = policy.not_enlisted(play.state, one.number, "no worker", at(0))
     assert play.plan().enlist == ()
     assert play.plan().until == at(2)
@@ -487,7 +487,7 @@ def test_D10_memory_is_bounded_in_bytes_and_what_has_no_room_says_so():
     for one in fences:
         service = f"https://{one.node}.bmc:8443"
         play.state = policy.enlisted(play.state, one.number, one.uid, service, "", at(0))
-        play.state = policy.came_to(play.state, one.number, Result.WAITS, "é" * 200, Progress(sent=at(0)), at(0))
+        play.state = policy.on_try_ended(play.state, one.number, Result.WAITS, "é" * 200, Progress(sent=at(0)), at(0))
     assert len(play.state.model_dump_json()) < 1024 * 1024
     assert sum(len(one.model_dump_json().encode()) for one in play.state.pending if one.fence) <= FENCES_BYTES
     assert f"{2_000 - len(fences)} fences found no room" in status(play.state, play.busy, at(0)).message

@@ -16,7 +16,7 @@ from holdfast.activities.facts.node_annotations import patch_of, with_fault_labe
 from holdfast.activities.facts.nodes import Marks
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodeState, NodeTimings, NodeWish, NodeWord
 from holdfast.policy.nodes import fence
-from holdfast.policy.nodes.monitor import looked, marked, plan, saw, settle
+from holdfast.policy.nodes.monitor import looked, marked, on_node_news, plan, settle
 from holdfast.worker.nodes.ledger import NodeLedger
 from holdfast.worker.nodes.watch import node_facts
 
@@ -89,7 +89,7 @@ class Begun:
             seen = self.ledger.news(at(self.now), ())
             if seen is not None:
                 self.ledger.told(seen)
-                self.book = saw(self.book, seen)
+                self.book = on_node_news(self.book, seen)
             if seen is not None or (self.until is not None and self.until <= at(self.now)):
                 self._decide()
 
@@ -104,7 +104,7 @@ class Begun:
                 gone = [one.name for one in wanted.ask if one.withdraw]
                 asked = [one.name for one in wanted.ask if not one.withdraw]
                 self.withdrawn, self.asks = self.withdrawn + gone, self.asks + asked
-                self.book = fence.asked(self.book, asked, gone, {}, at(self.now))
+                self.book = fence.after_requests(self.book, asked, gone, {}, at(self.now))
             elif wanted.look:
                 sights = [NodeSight(name=one.name, uid=one.uid, renewed=self._lease(one.name)) for one in wanted.look]
                 self.book = looked(self.book, sights, at(self.now), ())

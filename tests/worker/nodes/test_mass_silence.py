@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodeTimings, NodeWord
-from holdfast.policy.nodes.monitor import looked, marked, plan, saw, settle, told_of
+from holdfast.policy.nodes.monitor import looked, marked, on_node_news, plan, settle, told_of
 from holdfast.worker.nodes.ledger import NodeLedger
 
 ROW = pytest.mark.row
@@ -55,7 +55,7 @@ class Cluster:
             if seen is not None:
                 self.ledger.told(seen)
                 self.told += [one.name for one in seen.nodes if one.silent]
-                self.book = saw(self.book, seen)
+                self.book = on_node_news(self.book, seen)
             if seen is not None or (self.until is not None and self.until <= at(self.now)):
                 self._decide()
             doubted = self.book.held_since is not None

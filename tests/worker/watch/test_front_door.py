@@ -10,7 +10,7 @@ from holdfast import names
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase
 from holdfast.worker.watch.cache import resource_seen
-from holdfast.worker.watch.front_door import Seen, in_turn, seen
+from holdfast.worker.watch.front_door import Seen, in_turn, resource_reader
 from tests.fakes.watched import EPOCH, World
 from tests.formats.appwrapper.test_resource import report, resource
 
@@ -110,15 +110,15 @@ def test_F2_its_status_says_which_attempt_is_deployed() -> None:
 @pytest.mark.parametrize("managed_by", [None, "", "workload.codeflare.dev/appwrapper-controller", f"{OURS}-2"])
 def test_F1_a_front_door_passes_over_what_another_runs(managed_by: str | None) -> None:
     raw = resource()
-    assert seen(KIND, OURS)(raw) is not None
+    assert resource_reader(KIND, OURS)(raw) is not None
     spec: dict[str, Any] = {**raw["spec"], "managedBy": managed_by}
-    assert seen(KIND, OURS)({**raw, "spec": spec}) is None
+    assert resource_reader(KIND, OURS)({**raw, "spec": spec}) is None
 
 
 @ROW("F7", level="pure")
 def test_F7_a_front_door_keeps_the_whole_of_one_only_until_its_life_has_begun() -> None:
     raw = resource()
-    found = seen(KIND, OURS)(raw)
+    found = resource_reader(KIND, OURS)(raw)
     assert found is not None
     assert found.document == raw
     assert found.resource.shown is None
@@ -128,7 +128,7 @@ def test_F7_a_front_door_keeps_the_whole_of_one_only_until_its_life_has_begun() 
         (1, Phase.PENDING, Phase.PENDING),
     ):
         raw["status"] = reader.RESOURCE.status(raw, report(sequence, phase=phase), EPOCH)
-        found = seen(KIND, OURS)(raw)
+        found = resource_reader(KIND, OURS)(raw)
         assert found is not None
         assert found.resource.shown is shown, "what a front door itself has noted is no report"
         assert (found.document is None) is (shown is not None)
@@ -141,7 +141,7 @@ def test_F12_deletions_go_first() -> None:
     for index in range(20):
         raw = resource()
         raw["metadata"] |= {"uid": f"u{index}"} | (ends if index in {7, 15} else {})
-        found = seen(KIND, OURS)(raw)
+        found = resource_reader(KIND, OURS)(raw)
         assert found is not None
         several[found.uid] = found
     due = dict.fromkeys(several, 0.0) | {"u3": 5.0, "u15": 5.0}
