@@ -138,7 +138,7 @@ async def test_an_object_of_ours_that_was_sent_otherwise_is_not_taken_for_it(ben
     await bench.create()
     created = await bench.create(labels={"team": "red"})
     assert created.failure is not None
-    assert "sent as something else" in created.failure.message
+    assert "created with a different spec" in created.failure.message
 
 
 @pytest.mark.row("D28", level="e2e")
@@ -157,7 +157,7 @@ async def test_D28_after_an_upgrade_an_object_of_the_same_template_is_adopted(be
     other = await bench.create(config_hashes={"settings": "digest-1", "work": "digest-3"})
     assert other.failure is not None
     assert "Job" in other.failure.message
-    assert "sent as something else" in other.failure.message
+    assert "created with a different spec" in other.failure.message
 
 
 async def test_an_object_that_is_being_deleted_is_waited_out(bench: Bench):
