@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,7 +96,7 @@ def memo(workload: Workload) -> dict[str, Any]:
 
 def search_attributes(workload: Workload) -> TypedSearchAttributes:
     """Return the list columns of the Temporal UI at the start."""
-    keywords = {
+    columns = {
         names.SA_PHASE: Phase.PENDING.value,
         names.SA_REASON: Reason.QUEUED.value,
         names.SA_CLUSTER: workload.cluster,
@@ -104,11 +105,15 @@ def search_attributes(workload: Workload) -> TypedSearchAttributes:
         names.SA_KIND: workload.source.kind,
         names.SA_QUEUE: workload.queue,
     }
-    pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in keywords.items()
-    ]
-    pairs += [SearchAttributePair(SearchAttributeKey.for_int(key), 0) for key in (names.SA_ATTEMPT, names.SA_RESTARTS)]
-    return TypedSearchAttributes(pairs)
+    numbers = [SearchAttributePair(SearchAttributeKey.for_int(key), 0) for key in (names.SA_ATTEMPT, names.SA_RESTARTS)]
+    return TypedSearchAttributes([*keywords(columns), *numbers])
+
+
+def keywords(columns: Mapping[str, str]) -> TypedSearchAttributes:
+    """Return search attributes of type Keyword, by name."""
+    return TypedSearchAttributes(
+        [SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in columns.items()]
+    )
 
 
 def summary(workload: Workload) -> str:

@@ -75,7 +75,7 @@ class S3Storage:
         bucket, prefix = bucket_of(source)
         before = f"{prefix}/" if prefix else ""
         found: list[Entry] = []
-        with self._told(bucket):
+        with self._port_errors(bucket):
             pages = aiter(_pages(self._store(bucket), prefix, 1000))
             while True:
                 async with asyncio.timeout(_ANSWER):
@@ -97,7 +97,7 @@ class S3Storage:
         bucket, prefix = bucket_of(source)
         path = f"{prefix}/{entry.key}" if prefix else entry.key
         try:
-            with self._told(bucket):
+            with self._port_errors(bucket):
                 given = await client.get_async(self._store(bucket), path, options={"if_match": entry.etag or None})
                 async for piece in given.stream(min_chunk_size=_PIECE):
                     yield bytes(piece)
@@ -108,7 +108,7 @@ class S3Storage:
         """Return if the store answers for a source (`storage.Storage`)."""
         bucket, prefix = bucket_of(source)
         try:
-            with self._told(bucket):
+            with self._port_errors(bucket):
                 async with asyncio.timeout(_ANSWER):
                     await anext(aiter(_pages(self._store(bucket), prefix, 1)), None)
         except BadData:
@@ -150,7 +150,7 @@ class S3Storage:
         return given
 
     @contextmanager
-    def _told(self, bucket: str) -> Generator[None]:
+    def _port_errors(self, bucket: str) -> Generator[None]:
         """Turn the client's errors into those of the port."""
         try:
             yield

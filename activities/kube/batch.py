@@ -90,12 +90,12 @@ class Gathered:
         found: dict[str, list[Any]] = {uid: [] for uid, _ in batch}
         one_of = f"={next(iter(found))}" if len(found) == 1 else f" in ({','.join(sorted(found))})"
 
-        def kept(raw: Object) -> tuple[str, Any]:
+        def with_uid(raw: Object) -> tuple[str, Any]:
             return mapping(raw["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID], keep(raw)
 
         try:
             listed = await self._kube.list(
-                api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of, keep=kept
+                api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of, keep=with_uid
             )
             for uid, item in listed["items"]:
                 found[uid].append(item)

@@ -48,7 +48,7 @@ async def whole_list(ask: Ask, query: Mapping[str, str], keep: Callable[[Object]
 
 async def _pages(ask: Ask, query: dict[str, str], keep: Callable[[Object], Any] | None) -> Object:
     whole = await ask(query)
-    items = _kept(whole, keep)
+    items = _take_items(whole, keep)
     token = whole["metadata"].get("continue", "")
     # A token contains its version: the server refuses a second version beside it.
     further = {key: value for key, value in query.items() if key != "resourceVersion"}
@@ -57,13 +57,13 @@ async def _pages(ask: Ask, query: dict[str, str], keep: Callable[[Object], Any] 
             page = await ask({**further, "continue": token})
         except Gone:
             raise _TooLate from None
-        items += _kept(page, keep)
+        items += _take_items(page, keep)
         token = page["metadata"].get("continue", "")
     whole["items"] = items
     return whole
 
 
-def _kept(page: Object, keep: Callable[[Object], Any] | None) -> list[Any]:
+def _take_items(page: Object, keep: Callable[[Object], Any] | None) -> list[Any]:
     """Remove the items from a page, and return what is kept of them."""
     items: list[Any] = page.pop("items", None) or []
     return items if keep is None else [kept for kept in map(keep, items) if kept is not None]

@@ -155,9 +155,11 @@ class Redfish:
         Raises:
             ServiceError: if it fails.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._told(what, call))
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: self._translate_errors(what, call)
+        )
 
-    def _told(self, what: str, call: Callable[[], T]) -> T:
+    def _translate_errors(self, what: str, call: Callable[[], T]) -> T:
         errors = _client().exceptions
         try:
             return call()

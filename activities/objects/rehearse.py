@@ -129,10 +129,10 @@ async def _problems_of(
         )
     except InjectionError as error:
         return (Problem(error.path, error.message),)
-    return await _asked(site, given, component, index, sent)
+    return await _dry_run(site, given, component, index, sent)
 
 
-async def _asked(
+async def _dry_run(
     site: Site, given: PrepareInput | RehearseInput, component: Component, index: int, sent: Object
 ) -> tuple[Problem, ...]:
     try:
@@ -147,7 +147,7 @@ async def _asked(
         if isinstance(given, RehearseInput) and _ALLOCATED in error.message:
             bare = await _without_its_ports(site, given, sent)
             if bare is not None:
-                return await _asked(site, given, component, index, bare)
+                return await _dry_run(site, given, component, index, bare)
         if stays(error, _still_to_come(given, index), waits=given.waits):
             return problems_with(error, component.template)
     return ()

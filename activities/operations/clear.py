@@ -133,10 +133,10 @@ async def _active(site: Site, given: ClearInput) -> list[_Going]:
     read = [(plan, await read_objects(site, target, plan, given.attempt, lean)) for plan in given.plan]
     labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
 
-    def kept(pod: Object) -> tuple[PodFacts, Trace]:
+    def facts_and_trace(pod: Object) -> tuple[PodFacts, Trace]:
         return pod_facts(pod), trace(pod)
 
-    listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels, keep=kept)
+    listed = await site.kube.list("v1", "Pod", target.namespace, labels=labels, keep=facts_and_trace)
     pods: dict[str, list[tuple[PodFacts, Object]]] = {}
     for facts, pod in await own_pods(site, target, given.plan, listed["items"], lambda one: one[0].controller):
         pods.setdefault(facts.component, []).append((facts, pod))

@@ -14,9 +14,6 @@ from temporalio.client import (
 )
 from temporalio.common import (
     QueryRejectCondition,
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
@@ -29,6 +26,7 @@ from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
 from holdfast.errors import HoldfastError
 from holdfast.model.entities.document import EntityDocument
+from holdfast.workflows.start import keywords
 
 Given = TypeVar("Given", bound=EntityDocument)
 Told = TypeVar("Told", bound=BaseModel)
@@ -124,9 +122,6 @@ class Configured(Generic[Given, Told]):
             HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
-        pairs: list[SearchAttributePair[Any]] = [
-            SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in given.columns.items()
-        ]
         try:
             with refusals(self.place):
                 await self.client.start_workflow(
@@ -136,7 +131,7 @@ class Configured(Generic[Given, Told]):
                     task_queue=given.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                    search_attributes=TypedSearchAttributes(pairs),
+                    search_attributes=keywords(given.columns),
                     static_summary=given.summary,
                 )
         except WorkflowAlreadyStartedError:

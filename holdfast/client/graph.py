@@ -11,9 +11,6 @@ from typing import Any, Final, TypeVar, cast
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
@@ -29,6 +26,7 @@ from holdfast.client.submission import begin, in_the_way, make_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Workload
 from holdfast.model.entities.graph import Graph, GraphStatus
+from holdfast.workflows.start import keywords
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -194,9 +192,6 @@ def _hash(graph: Graph, workloads: Sequence[Workload]) -> str:
 
 async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) -> str | None:
     """Start a graph's workflow; if the same graph is already under way, return its uid."""
-    pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in graph.columns.items()
-    ]
     try:
         with refusals(run.place):
             await run.client.start_workflow(
@@ -209,7 +204,7 @@ async def _begun(run: GraphRun, graph: Graph, spec_hash: str, *, again: bool) ->
                 ),
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 memo={names.MEMO_SPEC_HASH: spec_hash, names.MEMO_UID: graph.uid},
-                search_attributes=TypedSearchAttributes(pairs),
+                search_attributes=keywords(graph.columns),
                 static_summary=graph.summary,
             )
         return None

@@ -17,9 +17,6 @@ from typing import Any, Final
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
@@ -54,6 +51,7 @@ from holdfast.policy.rendezvous.rebuild import rebuilt as rebuilt_gang
 from holdfast.policy.rendezvous.step import begun
 from holdfast.policy.values.edit import edit
 from holdfast.worker.entities.begin import TASK_TIMEOUT
+from holdfast.workflows.start import keywords
 
 _ANSWER: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 8
@@ -244,9 +242,6 @@ async def _begin(
     columns: Mapping[str, str] | None = None,
     memo: Mapping[str, Any] | None = None,
 ) -> None:
-    pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(key), value) for key, value in (columns or {}).items()
-    ]
     try:
         await client.start_workflow(
             workflow,
@@ -256,7 +251,7 @@ async def _begin(
             task_timeout=TASK_TIMEOUT,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            search_attributes=TypedSearchAttributes(pairs),
+            search_attributes=keywords(columns or {}),
             memo=memo or None,
             static_summary=summary,
         )
