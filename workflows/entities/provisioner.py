@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_AT_ONCE: Final = "at_once"
+_PATCH_HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 _ENLIST_TIMEOUT: Final = timedelta(seconds=30)
 _TRY_TIMEOUT: Final = timedelta(minutes=5)
 """Limit of one try: no try waits longer than a minute, but each of its HTTP requests may hang."""
@@ -219,7 +220,9 @@ class Provisioner(Entity):
     @workflow.signal(name=names.SIGNAL_WITHDRAW, description="Leave a node on that is heard again (by the monitor)")
     def withdraw(self, node: str, uid: str) -> None:
         """Leave a node on, unless its power is being cut already."""
-        self._state = policy.withdrawn(self._state, node, uid, self._busy.keys(), self._clock.now())
+        remembers = workflow.patched(_PATCH_HEARD)
+        now = self._clock.now()
+        self._state = policy.withdrawn(self._state, node, uid, self._busy.keys(), now, remembers=remembers)
         self._changed = True
 
     @workflow.signal(name=SIGNAL_STOP, description="End, once nothing is pending and no node is in quarantine")

@@ -118,6 +118,8 @@ class NodeRequest(Payload):
     uid: Annotated[str, _Unset] = ""
     """Of the node's object; empty while that is not known, or where there is none."""
     renewed: Annotated[str, _Unset] = ""
+    heard: Annotated[bool, _Unset] = False
+    """Whether the node was heard again during a try: the request ends with that try, unless the power is being cut."""
     service: Annotated[str, _Unset] = ""
     """The service that handles it: scheme, host and port."""
     enlisted: Annotated[bool, _Unset] = False

@@ -117,7 +117,7 @@ def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerS
     there = next((one for one in state.pending if one.fence and (one.node, one.uid) == (ask.node, ask.uid)), None)
     if there is not None:
         # Another renewal means another silence: progress for the earlier one proves nothing about it.
-        anew = edit(there, renewed=ask.renewed, why=ask.why, progress=Progress())
+        anew = edit(there, renewed=ask.renewed, why=ask.why, progress=Progress(), heard=False)
         return state if there.renewed == ask.renewed else _with(state, anew)
     if not names.DNS_SUBDOMAIN.match(ask.node):
         return state
@@ -141,12 +141,34 @@ def fence(state: ProvisionerState, ask: FenceAsk, now: datetime) -> ProvisionerS
     return _queued(state, request)
 
 
-def withdrawn(state: ProvisionerState, node: str, uid: str, busy: Set[int], now: datetime) -> ProvisionerState:
-    """Return the state after a node renewed its lease again: its power is not cut, unless that has begun."""
+def withdrawn(
+    state: ProvisionerState, node: str, uid: str, busy: Set[int], now: datetime, *, remembers: bool = True
+) -> ProvisionerState:
+    """Return the state after a node renewed its lease again: its power is not cut, unless that has begun.
+
+    Args:
+        state: the state before.
+        node: the node.
+        uid: the UID of its object.
+        busy: the requests that are being tried: whether they cut the power is not known before their try ends.
+        now: the time.
+        remembers: whether such a request ends with its try; false in a history that is older than this.
+    """
     for one in state.pending:
-        if one.fence and (one.node, one.uid) == (node, uid) and one.number not in busy and one.progress.sent is None:
-            state = _ended(state, one, Result.WITHDRAWN, "the node is heard again", now)
+        if not one.fence or (one.node, one.uid) != (node, uid):
+            continue
+        if one.number not in busy:
+            state = _unless_heard(state, edit(one, heard=True), now)
+        elif remembers:
+            state = _with(state, edit(one, heard=True))
     return state
+
+
+def _unless_heard(state: ProvisionerState, request: NodeRequest, now: datetime) -> ProvisionerState:
+    """Return the state with a changed request; one whose node was heard again before its power was cut has ended."""
+    if request.heard and request.progress.sent is None:
+        return _ended(state, request, Result.WITHDRAWN, "the node is heard again", now)
+    return _with(state, request)
 
 
 def _queued(state: ProvisionerState, request: NodeRequest) -> ProvisionerState:
@@ -169,7 +191,8 @@ def enlisted(
         return state
     if refused:
         return _ended(state, request, Result.REFUSED, refused, now)
-    state = _with(state, edit(request, enlisted=True, uid=request.uid or uid, service=service, again=None, tries=0))
+    request = edit(request, enlisted=True, uid=request.uid or uid, service=service, again=None, tries=0)
+    state = _unless_heard(state, request, now)
     if request.action is NodeAction.WIPE:
         since = Quarantine(since=now, why=f"to be wiped (request {number}){': ' if request.why else ''}{request.why}")
         return edit(state, quarantined={**state.quarantined, request.node: since})
@@ -179,7 +202,7 @@ def enlisted(
 def not_enlisted(state: ProvisionerState, number: int, why: str, now: datetime) -> ProvisionerState:
     """Return the state after that lookup failed: it is tried again."""
     request = _of(state, number)
-    return state if request is None else _with(state, _later(request, why, now, WAIT_LAST))
+    return state if request is None else _unless_heard(state, _later(request, why, now, WAIT_LAST), now)
 
 
 def begun(state: ProvisionerState, number: int, now: datetime) -> ProvisionerState:
@@ -221,11 +244,11 @@ def on_try_ended(
         state = edit(state, away={key: one for key, one in state.away.items() if key != request.service})
     request = edit(request, progress=Progress() if is_earlier else progress)
     if is_earlier and result is not Result.AWAY:  # The node renewed meanwhile, and is silent again.
-        return _with(state, edit(request, tries=0, again=None))
+        return _unless_heard(state, edit(request, tries=0, again=None), now)
     if result is Result.WAITS:
-        return _with(state, _later(request, said, now, WAIT_LAST))
+        return _unless_heard(state, _later(request, said, now, WAIT_LAST), now)
     if result is Result.AWAY:
-        state = _with(state, edit(request, said=said, tries=request.tries + 1))
+        state = _unless_heard(state, edit(request, said=said, tries=request.tries + 1), now)
         return edit(state, away={**state.away, request.service: _away(state.away.get(request.service), said, now)})
     if result is Result.DONE and (request.fence or request.action is NodeAction.FENCED):
         state = _fenced(state, request, said, off_since or now, renewed or request.renewed, now)

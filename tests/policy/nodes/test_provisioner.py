@@ -246,12 +246,51 @@ def test_L15_a_node_that_is_heard_again_is_not_powered_off_unless_that_has_begun
     assert [(one.result, one.said) for one in play.state.outcomes] == [(Result.WITHDRAWN, "the node is heard again")]
     play.fence("b")
     play.begin()
-    before = play.state
-    assert policy.withdrawn(play.state, "b", "uid-b", play.busy, at(1)) == before
+    assert len(policy.withdrawn(play.state, "b", "uid-b", play.busy, at(1)).pending) == 1, "it may be being cut"
     play.ends(2, Result.AWAY, "timed out", progress=Progress(sent=at(1)))
     assert len(policy.withdrawn(play.state, "b", "uid-b", play.busy, at(2)).pending) == 1
     play.fence("b", renewed="r1")
     assert (play.request(2).renewed, play.request(2).progress) == ("r1", Progress()), "by what it is heard of last"
+
+
+@ROW("L15", level="pure")
+@pytest.mark.parametrize("result", [Result.AWAY, Result.WAITS])
+def test_L15_a_node_that_is_heard_again_during_a_try_is_not_tried_again(result: Result):
+    play = Play()
+    play.fence("a")
+    play.fence("b")
+    assert play.begin() == [1, 2]
+    for node in ("a", "b"):
+        play.state = policy.withdrawn(play.state, node, f"uid-{node}", play.busy, at(1))
+    play.fence("b", renewed="r1")
+    play.ends(1, result, "timed out")
+    play.ends(2, result, "timed out")
+    assert [(one.number, one.result) for one in play.state.outcomes] == [(1, Result.WITHDRAWN)]
+    assert [one.number for one in play.state.pending] == [2], "it is silent again"
+    assert (HERE in play.state.away) is (result is Result.AWAY)
+
+
+@ROW("L15", level="pure")
+def test_L15_a_node_that_is_heard_again_while_its_service_is_looked_up_is_not_tried():
+    play = Play(ProvisionerState(cluster="c", cluster_uid="u"))
+    for number, node in enumerate(("a", "b"), start=1):
+        play.state = policy.fence(play.state, FenceAsk(node=node, uid=f"uid-{node}", renewed="r0"), at(0))
+        play.state = policy.withdrawn(play.state, node, f"uid-{node}", {number}, at(0))
+    play.state = policy.enlisted(play.state, 1, "uid-a", HERE, "", at(1))
+    play.state = policy.not_enlisted(play.state, 2, "no worker", at(1))
+    assert [one.result for one in play.state.outcomes] == [Result.WITHDRAWN, Result.WITHDRAWN]
+    assert play.state.pending == ()
+
+
+@ROW("L15", level="pure")
+def test_L15_a_node_that_is_heard_again_as_its_power_is_being_cut_is_off_before_it_is_left_alone():
+    play = Play()
+    play.fence("a")
+    assert play.begin() == [1]
+    play.state = policy.withdrawn(play.state, "a", "uid-a", play.busy, at(1))
+    play.ends(1, Result.WAITS, "its PowerState is On", progress=Progress(sent=at(0)))
+    assert [one.number for one in play.state.pending] == [1]
+    assert policy.withdrawn(play.state, "a", "uid-a", play.busy, at(2)).pending[0].number == 1
 
 
 @ROW("D12", level="pure")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -57,6 +58,8 @@ class Machines:
     tried: list[tuple[str, NodeAction]] = field(default_factory=list[tuple[str, NodeAction]])
     given: list[ProvisionInput] = field(default_factory=list[ProvisionInput])
     enlisted: list[str] = field(default_factory=list[str])
+    holds: asyncio.Event | None = None
+    """What a try waits for before it ends."""
 
     @activity.defn(name=names.ACTIVITY_ENLIST)
     async def enlist(self, given: EnlistInput) -> Enlisted:
@@ -71,6 +74,8 @@ class Machines:
         request = given.request
         self.given.append(given)
         self.tried.append((request.node, request.action))
+        if self.holds is not None:
+            await self.holds.wait()
         if request.node == "broken" and self.mistake:
             raise ApplicationError("a mistake", type=names.ERROR_REFUSED)
         if self.away and request.action.by_service:
@@ -229,6 +234,24 @@ async def test_L15_what_fences_goes_first_and_a_monitor_that_is_not_there_stops_
     assert told.pending[0].number == broken
     machines.mistake = False
     await env.sleep(timedelta(minutes=2))
+    await handle.signal(SIGNAL_STOP)
+    await handle.result()
+    await replays(handle)
+
+
+async def test_L15_a_node_that_is_heard_again_during_a_try_is_not_tried_again(
+    env: WorkflowEnvironment, machines: Machines
+):
+    run, handle = await begun(env)
+    machines.away, machines.holds = True, asyncio.Event()
+    await handle.signal(names.SIGNAL_FENCE, FenceAsk(node="heard", uid="uid-heard", renewed="r0"))
+    await stands(run, "it is tried", lambda told: ("heard", NodeAction.POWER_OFF) in machines.tried)
+    await handle.signal(names.SIGNAL_WITHDRAW, args=["heard", "uid-heard"])
+    assert (await run.status()).pending, "its power may be being cut"
+    machines.holds.set()
+    told = await stands(run, "the try has ended", lambda told: not told.pending)
+    assert (told.outcomes[0].result, told.outcomes[0].said) == (Result.WITHDRAWN, "the node is heard again")
+    machines.away, machines.holds = False, None
     await handle.signal(SIGNAL_STOP)
     await handle.result()
     await replays(handle)
