@@ -57,13 +57,13 @@ def others(owners: Sequence[Mapping[str, Any]], with_pods: Set[int], number: int
     )
 
 
-async def refuse_foreign(site: Site, target: Target, number: int) -> None:
+def refuse_foreign(owners: Sequence[Mapping[str, Any]], number: int) -> None:
     """Refuse to act for an attempt if the cluster holds a later one: the request comes from a restored workflow state.
 
     Raises:
         ApplicationError: of type `ForeignAttempt`, with the highest number as its detail.
     """
-    newest = max((number_of(owner) for owner in await attempts_of(site, target)), default=0)
+    newest = max(map(number_of, owners), default=0)
     if newest > number:
         raise _foreign(foreign_attempt(newest, number), newest)
 
@@ -77,9 +77,7 @@ async def refuse_revived(site: Site, target: Target, number: int) -> None:
     owners = [owner for owner in await attempts_of(site, target) if number_of(owner) != number]
     if not owners:
         return
-    newest = max(number_of(owner) for owner in owners)
-    if newest > number:
-        raise _foreign(foreign_attempt(newest, number), newest)
+    refuse_foreign(owners, number)
     pods = await site.gathered.of("v1", "Pod", target.namespace, target.workload_uid)
     living = others(owners, {attempt_of(pod) for pod in pods}, number)
     if living:

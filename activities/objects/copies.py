@@ -40,9 +40,9 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]
 
 
 async def make_component(
-    site: Site, given: MakeInput, component: Component, pulse: Pulse, waiting_for: str = ""
+    site: Site, given: MakeInput, component: Component, pulse: Pulse, waiting_for: str = "", *, looked: bool = False
 ) -> ObjectRef:
-    """Create a component's object, or all its copies that are not there yet.
+    """Create a component's object, or all its copies that are not there yet; `looked` as in `make_patiently`.
 
     Raises:
         Refusal: if it cannot be created, or patience has run out; it names the copy, if there are copies.
@@ -51,7 +51,7 @@ async def make_component(
         Outdated: if a late request created an earlier launch of it.
     """
     if component.copies is None:
-        return await make_patiently(site, given, component, pulse, waiting_for)
+        return await make_patiently(site, given, component, pulse, waiting_for, looked=looked)
 
     async def make(index: int) -> None:
         await make_patiently(site, given, component, pulse, waiting_for, index)

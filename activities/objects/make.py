@@ -65,8 +65,19 @@ async def make_patiently(
     pulse: Pulse,
     waiting_for: str = "",
     copy_index: int | None = None,
+    *,
+    looked: bool = False,
 ) -> ObjectRef:
     """Create one component's object, or one copy of it; retry refusals that may pass until patience runs out.
+
+    Args:
+        site: the cluster.
+        given: what to create, and for which attempt.
+        component: the component.
+        pulse: the heartbeats, which say what it waits for.
+        waiting_for: what else the operation is still to create, as a text to put first.
+        copy_index: the copy, if the component has copies.
+        looked: whether the attempt's owner has just been looked for.
 
     Raises:
         Refusal: if it cannot be created, or patience has run out.
@@ -77,7 +88,7 @@ async def make_patiently(
     try:
         sent = _sent(site, given, component, copy_index)
         sources = tuple(one.source for one in given.data if one.source and component.name in one.components)
-        return await _bear(site, given, sent, sources, pulse, waiting_for)
+        return await _bear(site, given, sent, sources, pulse, waiting_for, looked)
     except Refusal as refusal:
         if copy_index is not None:
             refusal.subject = names.copy_name(str(component.template["metadata"]["name"]), copy_index)
@@ -113,7 +124,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
 
 
 async def _bear(
-    site: Site, given: MakeInput, sent: Object, sources: Sequence[str], pulse: Pulse, waiting_for: str
+    site: Site, given: MakeInput, sent: Object, sources: Sequence[str], pulse: Pulse, waiting_for: str, looked: bool
 ) -> ObjectRef:
     subject = f"{sent['kind']} {sent['metadata']['name']}"
     delay = RETRY_FIRST
@@ -121,7 +132,9 @@ async def _bear(
     pulse.say(f"{waiting_for}creating {subject}")
     while True:
         # Here a worker learns that another has taken over from it: one of its requests may be late, but no second one.
-        await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+        if not looked:
+            await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+        looked = False
         begun = asyncio.get_running_loop().time()
         withdrawal = await persist(
             pulse, "asking whether it is still permitted", lambda: _withdrawal(site, given, sent, sources)

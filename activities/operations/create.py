@@ -66,7 +66,8 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
         if component.copies is not None:
             objects.append(copies_ref(component))  # However many copies get created: a hand-over needs this.
         try:
-            made = await make_component(site, given, component, pulse, _waiting_for(given, index))
+            looked = index == 0 and given.report.repeats  # Then nothing has been sent since the owner was read.
+            made = await make_component(site, given, component, pulse, _waiting_for(given, index), looked=looked)
             if component.copies is None:
                 objects.append(made)
         except Refusal as refusal:

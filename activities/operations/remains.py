@@ -59,6 +59,8 @@ class Remains:
     components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
     between: tuple[Object, ...]
     pods: tuple[Mapping[str, Any], ...]
+    attempts: tuple[Object, ...] = ()
+    """The owners of the workload's attempts, this one's and any that were created late."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why pods may not be deleted by force, by pod uid (row X5)."""
 
@@ -84,12 +86,8 @@ async def find_owner(site: Site, given: RemoveInput) -> Object | None:
     return owner if owner is not None and _is_owner(owner, given) else None
 
 
-async def find_owner_gathered(site: Site, given: RemoveInput) -> Object | None:
-    """Return what `find_owner` does, by a read shared with other operations that look at the same time.
-
-    This finds the owner by its label. Only a read by name proves that it is gone.
-    """
-    owners = await attempts_of(site, given.target)
+def owner_among(owners: Sequence[Object], given: RemoveInput) -> Object | None:
+    """Return what `find_owner` does, from the owners that the workload's label finds; only a read by name is proof."""
     if given.everything:
         return next(iter(owners), None)
     name = names.attempt_name(given.target.name, given.attempt)
@@ -114,7 +112,8 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
         if thing is not None and _is_ours(component, thing, given, owner_uid)
     )
     ours = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
-    ours |= {owner_uid, *(one["metadata"]["uid"] for one in await attempts_of(site, given.target))} - {""}
+    attempts = await attempts_of(site, given.target)
+    ours |= {owner_uid, *(one["metadata"]["uid"] for one in attempts)} - {""}
     learned = site.between.learn(given.plan, ())
     while True:
         between = await _find_between(site, given, components, learned)
@@ -129,6 +128,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
                 components=components,
                 between=tuple(one for one in between if not chains.is_foreign(controller_of(one))),
                 pods=tuple(one for one in pods if not chains.is_foreign(_made_by(one))),
+                attempts=tuple(attempts),
             )
         learned = more
 

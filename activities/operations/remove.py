@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,12 +21,12 @@ from holdfast.activities.operations.deadline import Deadline
 from holdfast.activities.operations.remains import (
     Remains,
     find_owner,
-    find_owner_gathered,
     find_remains,
     foreign_finalizers,
     learn_between,
     node_of,
     nodes_down,
+    owner_among,
     remnants_of,
 )
 from holdfast.activities.operations.report import apply_report
@@ -76,8 +76,12 @@ class _Rounds(Protocol):
     refused: dict[str, str]
     """Why the run-as account may not delete pods, by pod uid."""
 
-    async def round(self) -> Remains | None:
-        """Act, look, and return what is left; None if this round only checked that something is left."""
+    async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
+        """Act, look, and return what is left; None if this round only checked that something is left.
+
+        Args:
+            owners: the owners of the workload's attempts, if they have just been read.
+        """
         ...
 
 
@@ -88,20 +92,25 @@ async def _until_gone(
     site.check(given.target)
     clock = asyncio.get_running_loop().time
     begun = clock()
-    known = given.everything
+    owners: Sequence[Object] | None = None
+    known, told = given.everything, False
     async with as_retryable_errors(), Pulse() as pulse:
-        await _report_begun(site, given, pulse)
+        if given.report.unlist:  # A Service goes before the pods that it leads to (row L30).
+            told = await _report_begun(site, given, pulse)
         while True:
             try:
                 if not known:
-                    await refuse_foreign(site, given.target, given.attempt)
+                    owners = await attempts_of(site, given.target)
+                    refuse_foreign(owners, given.attempt)
                     known = True
-                remains = await rounds.round()
+                remains = await rounds.round(owners)
+                owners = None
+                told = told or await _report_begun(site, given, pulse)
                 if following is not None:
                     pulse.note(following.saved)
                 if remains is not None:
                     if remains.gone:
-                        return await _conclude(site, given, pulse)
+                        return await _conclude(site, given, pulse, remains)
                     pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
             except Unreachable as error:
                 pulse.say(f"removing: the API server does not answer: {error.message}", *pulse.told)
@@ -124,12 +133,17 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
 
 
-async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
-    """Report that the deletion begins; a cluster that does not answer does not hold it up: the rounds handle that."""
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
+    """Report that the deletion has begun; a cluster that does not answer does not hold it up: the rounds handle that.
+
+    Returns:
+        True: what could not be reported is not tried again, since the removal's end says more.
+    """
     try:
         await apply_report(site, given.target, given.report)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
+    return True
 
 
 async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
@@ -140,7 +154,7 @@ async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mappin
     """Look a last time, in full, and return what is left."""
     remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
-        return await _conclude(site, given, pulse)
+        return await _conclude(site, given, pulse, remains)
     remnants = await remnants_of(site, remains)
     return Removed(gone=False, remnants=remnants, remnants_total=remains.total, blind=site.blind(pulse.blind))
 
@@ -158,13 +172,14 @@ class _Graceful:
         self._learned = False
         self.refused: dict[str, str] = {}
 
-    async def round(self) -> Remains | None:
+    async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
         """Delete the owner; look in full once it is gone, and now and then before that, to report what is left."""
         await self._following.look()
         if not self._learned:
             await learn_between(self._site, self._given)
             self._learned = True
-        owner = await find_owner_gathered(self._site, self._given)
+        owners = owners if owners is not None else await attempts_of(self._site, self._given.target)
+        owner = owner_among(owners, self._given)
         if owner is None:
             remains = await find_remains(self._site, self._given)
             owner = remains.owner
@@ -209,7 +224,7 @@ class _Forced:
         self._last: Remains | None = None
         self.refused: dict[str, str] = {}
 
-    async def round(self) -> Remains | None:
+    async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
         """Delete what is left: pods at once, and resources if the collector has not removed them in time."""
         if self._last is None:
             # The owner must be terminating before anything under it goes, so that objects created late are collected.
@@ -339,22 +354,25 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
         return
 
 
-async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
-    """Report that all is gone, and release the anchor if this ends the workload's life."""
+async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, remains: Remains) -> Removed:
+    """Report that all is gone, and release the anchor if this ends the workload's life.
+
+    Attempt owners that a worker created too late, after their attempt had been proven gone, are deleted with it.
+    """
     blind = site.blind(pulse.blind)
     claims = await claims_kept(site, given.target, given.plan)
-    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
+    if not (given.delete_anchor and given.target.anchor is None):  # An Anchor goes a moment later, with its status.
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
     if given.release_anchor:
 
         async def release() -> None:
             await release_anchor(site, given.target, delete=given.delete_anchor)
 
-        await persist(pulse, "sweeping", lambda: _sweep(site, given))
+        for owner in remains.attempts:
+
+            async def sweep(owner: Object = owner) -> None:
+                await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+
+            await persist(pulse, "sweeping", sweep)
         await persist(pulse, "releasing the anchor", release)
     return Removed(gone=True, blind=blind, claims=claims)
-
-
-async def _sweep(site: Site, given: RemoveInput) -> None:
-    """Delete attempt owners that a worker created too late, after their attempt had been proven gone."""
-    for owner in await attempts_of(site, given.target):
-        await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")

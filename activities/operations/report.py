@@ -42,8 +42,10 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
 
     Returns:
         The sequence of the later report on the anchor, 0 if there is none; and the anchor with the report, None if
-        there is no anchor.
+        there is no anchor, or if the report says nothing new.
     """
+    if report.repeats:
+        return 0, None
     if report.before is not None:
         await _apply(site, target, report.before)
     return await _apply(site, target, report)

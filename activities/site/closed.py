@@ -9,7 +9,7 @@ from holdfast import names
 from holdfast.activities.kube.client import Kube, KubeError, NotFound, Unreachable
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.accounts import accounts_of
-from holdfast.activities.site.permission_cache import FRESH, STANDING, Permits
+from holdfast.activities.site.permission_cache import Permits
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import Target
 
@@ -86,14 +86,14 @@ def opted_in(metadata: object) -> bool:
     return mapping(mapping(metadata).get("annotations")).get(names.ANNOTATION_RUN_AS) == names.RUN_AS_ALLOWED
 
 
-async def namespace_closed(kube: Kube, target: Target, permits: Permits, within: float = FRESH) -> Closed | None:
-    """Return why a workload may create nothing in its namespace; None if it may, or could `within` seconds ago.
+async def namespace_closed(kube: Kube, target: Target, permits: Permits) -> Closed | None:
+    """Return why a workload may create nothing in its namespace; None if it may, or could a moment ago.
 
     Raises:
         KubeError: if the API server does not say.
     """
     what = ("namespace", target.namespace, target.run_as)
-    if permits.has(*what, within=within):
+    if permits.has(*what):
         return None
     closed = await closed_to(kube, target.namespace, target.run_as)
     if closed is None:
@@ -101,16 +101,14 @@ async def namespace_closed(kube: Kube, target: Target, permits: Permits, within:
     return closed
 
 
-async def account_closed(
-    kube: Kube, target: Target, account: str, permits: Permits, within: float = FRESH
-) -> Closed | None:
+async def account_closed(kube: Kube, target: Target, account: str, permits: Permits) -> Closed | None:
     """Return why no pod of a workload may run as an account, and which accounts are allowed; None if one may (row X12).
 
     Raises:
         KubeError: if the API server does not say.
     """
     what = ("account", target.namespace, account)
-    if account == target.run_as or permits.has(*what, within=within):
+    if account == target.run_as or permits.has(*what):
         return None
     expected = f"expected {target.run_as}, or an account that is annotated with {_OPTED_IN}"
     if len(account) > _NAME_MAXIMUM or not names.DNS_SUBDOMAIN.match(account):
@@ -125,7 +123,7 @@ async def account_closed(
 async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str] = ()) -> Closed | None:
     """Return why what was permitted when an attempt was prepared no longer is; None while it is (row X4).
 
-    Operations that create objects of an attempt, or let more of it run, ask this. A permission counts for `STANDING`
+    Operations that create objects of an attempt, or let more of it run, ask this. A permission counts for `FRESH`
     seconds after it was read. Removal does not ask.
 
     Args:
@@ -146,7 +144,7 @@ async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], source
 
 
 async def _withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str]) -> Closed | None:
-    closed = await namespace_closed(site.kube, target, site.permits, STANDING)
+    closed = await namespace_closed(site.kube, target, site.permits)
     if closed is not None:
         return closed
     for source in sources:
@@ -156,7 +154,7 @@ async def _withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sourc
     if why := secret_closed(thing["apiVersion"], thing["kind"]):
         return Closed(f"{what}: {why}", opens=False)
     for account, path in accounts_of(thing):
-        closed = await account_closed(site.kube, target, account, site.permits, STANDING)
+        closed = await account_closed(site.kube, target, account, site.permits)
         if closed is not None:
             return Closed(f"{what}: {path}: {account!r}: {closed.why}", closed.opens)
     return None

@@ -1,7 +1,6 @@
 """Caches what was allowed a moment ago, so that many workloads that begin together ask once, not each for itself.
 
-Only what was allowed is kept. It counts for `FRESH` seconds when something begins, as long as the interval of the
-worker's own looks at the API server, and for `STANDING` seconds while it goes on.
+Only what was allowed is kept, for `FRESH` seconds; what it lets happen is judged by the API server anyway.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 
-FRESH = 2.0
-"""Seconds."""
-STANDING = 10.0
+FRESH = 10.0
 """Seconds after which an operation that creates something asks again whether that is still allowed (row X4)."""
 _MOST = 10_000
 
@@ -23,10 +20,10 @@ class Permits:
         """Start with none."""
         self._given: dict[Hashable, float] = {}
 
-    def has(self, *what: Hashable, within: float = FRESH) -> bool:
-        """Whether this was allowed within the last `within` seconds."""
+    def has(self, *what: Hashable) -> bool:
+        """Whether this was allowed within the last `FRESH` seconds."""
         at = self._given.get(what)
-        return at is not None and asyncio.get_running_loop().time() - at < within
+        return at is not None and asyncio.get_running_loop().time() - at < FRESH
 
     def give(self, *what: Hashable) -> None:
         """Record that this has just been allowed."""

@@ -54,8 +54,11 @@ class Report(Payload):
     """The entries that must leave the registry before this report is written (row L30)."""
     before: Annotated[Report | None, Field(exclude_if=lambda value: value is None)] = None
     """A report that an earlier operation left unwritten, since a decision depended on it: it is written first."""
+    repeats: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the last report, which has reached the cluster, said the same: then this one is not written."""
 
     def says_the_same_as(self, other: Report | None) -> bool:
         """Whether the other report would result in the same anchor status as this one."""
-        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None, "generation": None}
+        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None}
+        way |= {"generation": None, "repeats": False}
         return other is not None and self.model_copy(update=way) == other.model_copy(update=way)

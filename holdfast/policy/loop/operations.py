@@ -11,6 +11,7 @@ from holdfast.model import (
     Reason,
     RefusedCreate,
     Report,
+    Stage,
     State,
     SuspendMode,
     Workload,
@@ -54,9 +55,8 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     """
     if run.audits:
         state = cause(state, Reason.AUDITED, f"before {run.audits}: {run.why}", now)
-    first = report_of(spec, state, state.sequence + 1, events_of(state))
-    first = edit(first, before=state.owed) if state.owed is not None else first
     attempt = state.attempt
+    first = _first(spec, state, run.kind)
     operation = Operation(
         kind=run.kind,
         attempt=attempt.number if attempt is not None else 0,
@@ -82,6 +82,23 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     done = report_of(spec, told, state.sequence + 1, events_of(told))
     operation = edit(operation, report_done=done, causes_done=after.causes_total)
     return edit(state, operation=operation, sequence=done.sequence)
+
+
+def _first(spec: Workload, state: State, kind: OperationKind) -> Report:
+    """Return the status that an operation reports at its start; it need not be written if it says nothing new."""
+    attempt, told = state.attempt, state.told
+    if kind is OperationKind.PREPARE and attempt is not None:
+        # It is written right before the attempt's owner is made, and is then the status until all exists.
+        said = edit(state, attempt=edit(attempt, stage=Stage.PREPARED))
+    else:
+        said = state
+    first = report_of(spec, said, state.sequence + 1, events_of(state))
+    if state.owed is not None:
+        return edit(first, before=state.owed)
+    # An operation that was interrupted may have reported something else, and has taken a sequence.
+    is_last = told is not None and told.sequence == state.sequence and told.generation == first.generation
+    repeats = is_last and first.says_the_same_as(told) and not first.events and not first.unlist
+    return edit(first, repeats=True) if repeats else first
 
 
 def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | None:

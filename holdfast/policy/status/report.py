@@ -68,6 +68,8 @@ WARNINGS = frozenset(
     }
 )
 """Reasons whose Kubernetes Events are warnings."""
+_UNEVENTFUL = frozenset({Reason.SUFFICIENT_PODS_READY, Reason.DELETION_INITIATED, Reason.DELETION_COMPLETE})
+"""Reasons without an Event: each is a write, and the status and the history say the same (`docs/decisions/0064`)."""
 
 
 def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
@@ -185,6 +187,7 @@ def events_of(state: State) -> tuple[Event, ...]:
     fresh = state.causes_total - state.told_causes
     if fresh <= 0:
         return ()
+    eventful = [cause for cause in state.causes[-fresh:] if cause.reason not in _UNEVENTFUL]
     return tuple(
         Event(
             type="Warning" if cause.reason in WARNINGS else "Normal",
@@ -192,5 +195,5 @@ def events_of(state: State) -> tuple[Event, ...]:
             message=cause.message[:1024],
             attempt=cause.attempt,
         )
-        for cause in state.causes[-min(fresh, EVENTS_MAXIMUM) :]
+        for cause in eventful[-EVENTS_MAXIMUM:]
     )

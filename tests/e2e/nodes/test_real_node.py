@@ -241,6 +241,6 @@ async def test_U5_each_attempt_knows_its_number_and_none_overlap(real: Space):
     real.truth.assert_one_attempt_at_a_time("train")
     events = await real.site.objects("v1", "Event", real.namespace)
     ours = [one for one in events if one["involvedObject"]["kind"] == names.ANCHOR_KIND]
-    gone = [one for one in ours if one["reason"] == "DeletionComplete"]
-    told = {one["message"]: one["metadata"]["annotations"][names.LABEL_ATTEMPT] for one in gone}
-    assert told == {"attempt 1 is proven gone": "1", "attempt 2 is proven gone": "2"}
+    made = [one for one in ours if one["reason"] == "SubmissionSucceeded"]
+    told = {one["message"].partition(": ")[2]: one["metadata"]["annotations"][names.LABEL_ATTEMPT] for one in made}
+    assert told == {f"all of attempt {attempt} exists": str(attempt) for attempt in (1, 2, 3)}

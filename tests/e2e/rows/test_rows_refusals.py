@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import formats, names
 from holdfast.activities.kube.client import NotFound
-from holdfast.activities.site.permission_cache import STANDING
+from holdfast.activities.site.permission_cache import FRESH
 from holdfast.errors import InvalidWorkload
 from holdfast.model import OperationKind, Status
 from tests.e2e.ground.site import appwrapper, job
@@ -106,7 +106,7 @@ async def test_X4_an_account_that_opts_out_in_the_middle_of_an_attempt_makes_not
     await space.reach(handle, "Running", 1)
     unset = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
     await space.patch("v1", "ServiceAccount", names.RUN_AS_DEFAULT, unset)
-    await asyncio.sleep(STANDING)  # What was allowed as it began is remembered for so long.
+    await asyncio.sleep(FRESH)  # What was allowed as it began is remembered for so long.
     await fail(space, "learner")
     with pytest.raises(WorkflowFailureError) as error:
         await handle.result()

@@ -165,9 +165,9 @@ def caused(*reasons: Reason, told: int = 0) -> Life:
         (Reason.RETRY_LIMIT_EXCEEDED, "Warning"),
         (Reason.DELETION_FORCED, "Warning"),
         (Reason.HELD, "Warning"),
-        (Reason.SUFFICIENT_PODS_READY, "Normal"),
+        (Reason.SUBMISSION_SUCCEEDED, "Normal"),
         (Reason.SUSPEND_REQUESTED, "Normal"),
-        (Reason.DELETION_COMPLETE, "Normal"),
+        (Reason.COMPLETED, "Normal"),
     ],
 )
 def test_an_event_is_a_warning_where_somebody_may_have_to_act(reason: Reason, type_: str):
@@ -197,3 +197,9 @@ def test_long_messages_are_cut_to_what_the_api_server_takes():
     life.state = edit(life.state, causes=(cause,), causes_total=1, message="y" * 2000)
     assert [len(each.message) for each in events_of(life.state)] == [1024]
     assert len(report_of(life.spec, life.state).message) == 1024
+
+
+def test_what_the_status_of_a_healthy_life_says_anyway_is_no_event():
+    quiet = (Reason.SUFFICIENT_PODS_READY, Reason.DELETION_INITIATED, Reason.DELETION_COMPLETE)
+    events = events_of(caused(Reason.RESETTING, *quiet, Reason.COMPLETED).state)
+    assert [each.reason for each in events] == [Reason.RESETTING, Reason.COMPLETED]
