@@ -22,6 +22,7 @@ from bench.measures import (
     idle,
     latency,
     nodes,
+    profile,
     removal,
     rounds,
     start,
@@ -122,6 +123,12 @@ def gang_(jobs: Sizes = "", each: Annotated[int, typer.Option(help="Pods of a Jo
 def history_(pods: Sizes = "") -> None:
     """Temporal events and bytes of a life."""
     _run(Plan(history.NAME, lambda on: history.measure(on, _numbers(pods) or history.PODS)))
+
+
+@app.command("profile")
+def profile_(sizes: Sizes = "") -> None:
+    """Whose each millisecond of a life in the worker is, and a flame graph; may need root."""
+    _run(Plan(profile.NAME, lambda on: profile.measure(on, _numbers(sizes) or profile.SIZES)))
 
 
 @app.command("workers")

@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from tests.plugins.times import SERVERS
+
 DAYS = 7
 """In so many days the rotating share has been through all the rest."""
 TIMES_FILE = Path("tests/times.json")
+_SERVED = re.compile(rf"\b({'|'.join(SERVERS)})\b")
 LONG = 60.0
 """Seconds that a test counts for which has never been timed."""
 
@@ -54,6 +58,11 @@ class Tier:
 def load_times(path: Path) -> dict[str, float]:
     """Read the seconds of each server test, as `make times` wrote them."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def has_servers(text: str) -> bool:
+    """Whether a test file may have server tests: it names one of their marks, or imports what they stand on."""
+    return _SERVED.search(text) is not None
 
 
 def choose(candidates: Iterable[Candidate], day: int) -> Tier:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.measures.profile import OWNERS, REST
 from bench.report.tables import Column, Layout
 
 RUNNING = Column("running_s", "all running", "s", ratio=True)
@@ -243,5 +244,19 @@ ENGINE = Layout(
         Column("life_ms", "a life with a reset", "ms"),
     ),
 )
+PROFILE = Layout(
+    "profile",
+    "Whose the worker's time is",
+    "Samples of the worker while N two-pod workloads live and are removed. A sample is its innermost known function's; "
+    "the milliseconds are CPU of the worker, a life. Sampling takes some of it.",
+    (
+        Column("life_ms", "a life", "ms"),
+        *(Column(f"{owner}_ms", owner, "ms") for owner in (*(owner for owner, _ in OWNERS), REST)),
+    ),
+    smoked=False,
+)
 
-LAYOUTS = (START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, CROWD, NODES, WORKERS, AGENTS, ROUNDS, ENGINE)
+LAYOUTS = (
+    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, PROFILE),
+    *(CROWD, NODES, WORKERS, AGENTS, ROUNDS, ENGINE),
+)

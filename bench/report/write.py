@@ -22,7 +22,8 @@ def write(recordings: Sequence[Recording], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = plots.draw(recordings, folder)
     path = folder / "report.md"
-    path.write_text("# Measured\n" + markdown(recordings, [each.name for each in drawn]) + "\n")
+    images = [*(each.name for each in drawn), *(path.name for path in folder.glob("*.svg"))]
+    path.write_text("# Measured\n" + markdown(recordings, images) + "\n")
     return path
 
 

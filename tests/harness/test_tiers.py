@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.plugins.spent import CONDITION, WORKER, Meter
 from tests.plugins.tiers import SUMMARY
-from tests.tiers import DAYS, Candidate, choose, cover, longest_first
+from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, cover, has_servers, load_times, longest_first
 from tests.times import read_sessions, render, write
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +50,14 @@ def test_a_row_is_covered_by_its_cheapest_test():
     assert cover([slow, both, quick], set()) == [both]
     assert cover([slow, both, quick], {"A1:e2e"}) == [quick]
     assert cover([slow], {"A1:e2e"}) == []
+
+
+def test_no_file_of_a_server_test_is_left_out_as_a_tier_is_collected():
+    files = {ROOT / test.partition("::")[0] for test in load_times(ROOT / TIMES_FILE)}
+    there = [file for file in files if file.exists()]
+    assert len(there) > 50
+    assert [file for file in there if not has_servers(file.read_text(encoding="utf-8"))] == []
+    assert not has_servers("def test_pure(): ...")
 
 
 def test_what_takes_longest_begins_first_and_what_is_new_before_what_is_quick():

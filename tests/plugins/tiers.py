@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.plugins.times import SERVERS
-from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, load_times, longest_first
+from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, has_servers, load_times, longest_first
 
 SUMMARY = pytest.StashKey[str]()
 
@@ -30,6 +31,13 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     day = date.fromisoformat(config.option.day)
     return f"tier: share {day.toordinal() % DAYS + 1} of {DAYS} ({day}; --day=2026-11-24 runs another day's)"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a server test: to import them all takes a process half a minute."""
+    if not config.option.tier or not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    return None if has_servers(collection_path.read_text(encoding="utf-8")) else True
 
 
 @pytest.hookimpl(trylast=True)
