@@ -59,8 +59,6 @@ class Remains:
     components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
     between: tuple[Object, ...]
     pods: tuple[Mapping[str, Any], ...]
-    attempts: tuple[Object, ...] = ()
-    """The owners of the workload's attempts, this one's and any that were created late."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why pods may not be deleted by force, by pod uid (row X5)."""
 
@@ -112,8 +110,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
         if thing is not None and _is_ours(component, thing, given, owner_uid)
     )
     ours = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
-    attempts = await attempts_of(site, given.target)
-    ours |= {owner_uid, *(one["metadata"]["uid"] for one in attempts)} - {""}
+    ours |= {owner_uid, *(one["metadata"]["uid"] for one in await attempts_of(site, given.target))} - {""}
     learned = site.between.learn(given.plan, ())
     while True:
         between = await _find_between(site, given, components, learned)
@@ -128,7 +125,6 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
                 components=components,
                 between=tuple(one for one in between if not chains.is_foreign(controller_of(one))),
                 pods=tuple(one for one in pods if not chains.is_foreign(_made_by(one))),
-                attempts=tuple(attempts),
             )
         learned = more
 

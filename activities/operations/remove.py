@@ -95,6 +95,15 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known, told = given.everything, False
     async with as_retryable_errors(), Pulse() as pulse:
+
+        async def act() -> Remains | None:
+            nonlocal owners
+            read, owners = owners, None
+            remains = await rounds.round(read)
+            if following is not None:
+                pulse.note(following.saved)
+            return remains
+
         if given.report.unlist:  # A Service goes before the pods that it leads to (row L30).
             told = await _report_begun(site, given, pulse)
         while True:
@@ -103,14 +112,14 @@ async def _until_gone(
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
                     known = True
-                remains = await rounds.round(owners)
-                owners = None
-                told = told or await _report_begun(site, given, pulse)
-                if following is not None:
-                    pulse.note(following.saved)
+                if told:
+                    remains = await act()
+                else:
+                    told = True
+                    remains = await _first(act(), _report_begun(site, given, pulse))
                 if remains is not None:
                     if remains.gone:
-                        return await _conclude(site, given, pulse, remains)
+                        return await _conclude(site, given, pulse)
                     pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
             except Unreachable as error:
                 pulse.say(f"removing: the API server does not answer: {error.message}", *pulse.told)
@@ -120,6 +129,7 @@ async def _until_gone(
                 # One request that is never answered must not block the removal. But if owner and pods cannot be read
                 # either, nothing is known of what is left: then wait for the first answer.
                 with suppress(Unreachable):
+                    told = told or await _report_begun(site, given, pulse)
                     return await _give_up(site, given, pulse, rounds.refused)
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
@@ -134,16 +144,25 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
 
 
 async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
-    """Report that the deletion has begun; a cluster that does not answer does not hold it up: the rounds handle that.
+    """Report that the deletion begins; a cluster that does not answer does not hold it up: the rounds handle that.
 
     Returns:
-        True: what could not be reported is not tried again, since the removal's end says more.
+        True: it is tried once.
     """
     try:
         await apply_report(site, given.target, given.report)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
     return True
+
+
+async def _first(act: Coroutine[Any, Any, Remains | None], report: Coroutine[Any, Any, bool]) -> Remains | None:
+    """Run the first round while its beginning is reported: neither waits for the other, or is kept from being sent."""
+    done = await asyncio.gather(act, report, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return done[0] if not isinstance(done[0], BaseException) else None
 
 
 async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
@@ -154,7 +173,7 @@ async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mappin
     """Look a last time, in full, and return what is left."""
     remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
-        return await _conclude(site, given, pulse, remains)
+        return await _conclude(site, given, pulse)
     remnants = await remnants_of(site, remains)
     return Removed(gone=False, remnants=remnants, remnants_total=remains.total, blind=site.blind(pulse.blind))
 
@@ -354,25 +373,30 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
         return
 
 
-async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, remains: Remains) -> Removed:
-    """Report that all is gone, and release the anchor if this ends the workload's life.
-
-    Attempt owners that a worker created too late, after their attempt had been proven gone, are deleted with it.
-    """
+async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
+    """Report that all is gone, and release the anchor if this ends the workload's life."""
     blind = site.blind(pulse.blind)
     claims = await claims_kept(site, given.target, given.plan)
-    if not (given.delete_anchor and given.target.anchor is None):  # An Anchor goes a moment later, with its status.
-        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
+
+    async def report() -> None:
+        await apply_report(site, given.target, given.report_gone)
+
+    async def release() -> bool:
+        return await release_anchor(site, given.target, delete=given.delete_anchor)
+
+    goes = given.delete_anchor and given.target.anchor is None
+    if not goes:
+        await persist(pulse, "reporting", report)
     if given.release_anchor:
-
-        async def release() -> None:
-            await release_anchor(site, given.target, delete=given.delete_anchor)
-
-        for owner in remains.attempts:
-
-            async def sweep(owner: Object = owner) -> None:
-                await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
-
-            await persist(pulse, "sweeping", sweep)
-        await persist(pulse, "releasing the anchor", release)
+        if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
+            await persist(pulse, "sweeping", lambda: _sweep(site, given))
+        stays = await persist(pulse, "releasing the anchor", release)
+        if goes and stays:  # Otherwise its status goes with it, a moment later.
+            await persist(pulse, "reporting", report)
     return Removed(gone=True, blind=blind, claims=claims)
+
+
+async def _sweep(site: Site, given: RemoveInput) -> None:
+    """Delete attempt owners that a worker created too late, after their attempt had been proven gone."""
+    for owner in await attempts_of(site, given.target):
+        await _delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")

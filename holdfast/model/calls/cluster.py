@@ -189,7 +189,7 @@ class MakeInput(Payload):
     """Seconds for which a transient refusal (quota, webhook) by an API server that answers is tolerated before it is
     returned as a failure; None: for ever. Time in which the API server did not answer does not count."""
     report: Report
-    """The status applied before the first change."""
+    """The status applied before the first change, unless it repeats the last one."""
     resume_from: str | None = None
     """Where its pods find the checkpoint that they resume from, empty for none; None: they make no checkpoints."""
     made: tuple[ObjectRef, ...] = ()
@@ -464,7 +464,7 @@ class RemoveInput(Payload):
     """The least seconds for pods to end by themselves, from the begin of the deletion and without time in which the API
     server did not answer: a graceful removal that begins late continues past `until` for this long."""
     report: Report
-    """The status applied before the deletion."""
+    """The status applied as the deletion begins."""
     report_gone: Report
     """The status applied when all is proven gone."""
     everything: bool = False

@@ -85,7 +85,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
 
 
 def _first(spec: Workload, state: State, kind: OperationKind) -> Report:
-    """Return the status that an operation reports at its start; it need not be written if it says nothing new."""
+    """Return the status that an operation reports at its start; creation does not repeat what preparation wrote."""
     attempt, told = state.attempt, state.told
     if kind is OperationKind.PREPARE and attempt is not None:
         # It is written right before the attempt's owner is made, and is then the status until all exists.
@@ -95,10 +95,12 @@ def _first(spec: Workload, state: State, kind: OperationKind) -> Report:
     first = report_of(spec, said, state.sequence + 1, events_of(state))
     if state.owed is not None:
         return edit(first, before=state.owed)
+    # Only right after preparation: what an operation reports later also corrects what others have done to the status.
     # An operation that was interrupted may have reported something else, and has taken a sequence.
-    is_last = told is not None and told.sequence == state.sequence and told.generation == first.generation
-    repeats = is_last and first.says_the_same_as(told) and not first.events and not first.unlist
-    return edit(first, repeats=True) if repeats else first
+    if kind is not OperationKind.CREATE or told is None or told.sequence != state.sequence:
+        return first
+    repeats = first.says_the_same_as(told) and told.generation == first.generation
+    return edit(first, repeats=repeats and not first.events and not first.unlist)
 
 
 def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | None:

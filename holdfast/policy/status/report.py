@@ -187,7 +187,9 @@ def events_of(state: State) -> tuple[Event, ...]:
     fresh = state.causes_total - state.told_causes
     if fresh <= 0:
         return ()
-    eventful = [cause for cause in state.causes[-fresh:] if cause.reason not in _UNEVENTFUL]
+    stranded = state.attempt is not None and bool(state.attempt.stranded)  # Then the proof says what it does not cover.
+    quiet = _UNEVENTFUL - {Reason.DELETION_COMPLETE} if stranded else _UNEVENTFUL
+    eventful = [cause for cause in state.causes[-fresh:] if cause.reason not in quiet]
     return tuple(
         Event(
             type="Warning" if cause.reason in WARNINGS else "Normal",

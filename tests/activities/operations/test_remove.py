@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
 from holdfast.activities.kube.client import Forbidden, Gone, Kube, NotFound, Object, Unreachable
 from holdfast.activities.operations.remains import is_child
-from holdfast.model import Component, Reason
+from holdfast.model import Component, Event, Reason
 from holdfast.model.calls.cluster import Removed
 from tests.activities.bench import Bench, config, deployment, eventually, job, pod, pod_spec
 from tests.activities.line import Line
@@ -370,6 +371,38 @@ class TestAnchor:
         await bench.admin.delete(*key, uid=prepared.anchor_uid)
         await bench.remove(release_anchor=True, delete_anchor=True)
         await eventually(lambda: anchor_gone(bench))
+
+    async def test_A10_another_hands_finalizer_keeps_it_with_a_status_that_is_true(self, bench: Bench):
+        await bench.launch()
+        anchor = await bench.anchor()
+        assert anchor is not None
+        key = (names.API_VERSION, names.ANCHOR_KIND, "train", bench.namespace)
+        hold = {"metadata": {"finalizers": [names.FINALIZER, *HOLD]}}
+        await bench.admin.patch(*key, uid=anchor["metadata"]["uid"], patch=hold)
+        assert (await bench.remove(release_anchor=True, delete_anchor=True)).gone
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["metadata"]["finalizers"] == HOLD
+        assert "deletionTimestamp" in anchor["metadata"]
+        assert anchor["status"]["reason"] == Reason.DELETION_COMPLETE
+        await let_go(bench, *key[:3])
+
+    async def test_a_deletion_that_is_refused_is_told_as_begun(self, bench: Bench):
+        await bench.launch()
+
+        async def refuses(*place: str, **options: Any) -> Object:
+            raise Forbidden(403, "Forbidden", f"a webhook denies it: {place[1]}")
+
+        delete, bench.kube.delete = bench.kube.delete, refuses  # type: ignore[method-assign]
+        report = bench.report(reason=Reason.RESETTING, events=(Event(reason=Reason.RESETTING, message="told"),))
+        with pytest.raises(ApplicationError, match="a webhook denies it"):
+            await bench.remove(report=report)
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["status"]["reason"] == Reason.RESETTING
+        assert [one["message"] for one in await bench.events()] == ["told"]
+        bench.kube.delete = delete  # type: ignore[method-assign]
+        assert (await bench.remove()).gone
 
     async def test_it_is_not_released_before_all_is_gone(self, bench: Bench):
         bench.components = (job(**STUBBORN),)

@@ -135,8 +135,8 @@ PREPARED = "excused, since only the owner of an attempt that is being prepared w
 def false_in(told: Told, there: Iterable[Thing]) -> tuple[list[str], str]:
     """Return in what way an anchor lies about what is there, and what excuses what looks like it.
 
-    The owner of an attempt is made before anything under it, and it is Holdfast's own: until creation begins, which
-    says True first, it is no resource of the workload.
+    The owner of an attempt is made before anything under it, and it is Holdfast's own. Preparation says True right
+    before it makes it, but what a restored workflow says is not written over what is newer.
     """
     things = list(there)
     lies: list[str] = []

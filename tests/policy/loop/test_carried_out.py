@@ -174,6 +174,44 @@ def test_an_operation_bears_when_it_began_what_it_tells_and_how_many_causes_it_t
     assert operation.report_done.events == (), "the status says so, an Event would be one more write"
 
 
+def test_creation_does_not_write_again_what_preparation_wrote():
+    life = moment("creating")
+    operation, told = life.state.operation, life.state.told
+    assert operation is not None
+    assert told is not None
+    assert operation.kind is OperationKind.CREATE
+    assert operation.report.repeats
+    assert operation.report.sequence == told.sequence + 1
+    assert operation.report.says_the_same_as(told)
+
+
+@pytest.mark.parametrize("what", ["an operation was interrupted", "the resource has changed", "something is owed"])
+def test_creation_writes_its_status_if_another_may_be_shown(what: str):
+    life = moment("creating")
+    state = edit(life.state, operation=None)
+    told = state.told
+    assert told is not None
+    match what:
+        case "an operation was interrupted":
+            state = edit(state, sequence=told.sequence + 1)
+        case "the resource has changed":
+            state = edit(state, told=edit(told, generation=1), sequence=told.sequence)
+        case _:
+            state = edit(state, owed=told, sequence=told.sequence)
+    state = begin(life.spec, state, Run(OperationKind.CREATE, "because"), life.now)
+    assert state.operation is not None
+    assert not state.operation.report.repeats
+
+
+def test_a_look_writes_what_was_told_before_so_that_another_hands_status_is_put_right():
+    life = moment("running")
+    state = edit(life.state, sequence=life.state.told.sequence if life.state.told is not None else 0)
+    state = begin(life.spec, state, Run(OperationKind.OBSERVE, "because"), life.now)
+    assert state.operation is not None
+    assert state.operation.report.says_the_same_as(life.state.told)
+    assert not state.operation.report.repeats
+
+
 @pytest.mark.parametrize("kind", [OperationKind.PREPARE, OperationKind.OBSERVE, OperationKind.REPORT])
 def test_an_operation_that_changes_no_status_promises_none(kind: OperationKind):
     life = moment("running")

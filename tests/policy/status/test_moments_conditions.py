@@ -203,3 +203,11 @@ def test_what_the_status_of_a_healthy_life_says_anyway_is_no_event():
     quiet = (Reason.SUFFICIENT_PODS_READY, Reason.DELETION_INITIATED, Reason.DELETION_COMPLETE)
     events = events_of(caused(Reason.RESETTING, *quiet, Reason.COMPLETED).state)
     assert [each.reason for each in events] == [Reason.RESETTING, Reason.COMPLETED]
+
+
+def test_a_proof_that_does_not_cover_a_lost_node_is_an_event():
+    life = caused(Reason.DELETION_COMPLETE)
+    attempt = moment("pausing").state.attempt
+    assert attempt is not None
+    life.state = edit(life.state, attempt=edit(attempt, stranded=("node-2",)))
+    assert [each.reason for each in events_of(life.state)] == [Reason.DELETION_COMPLETE]
