@@ -93,30 +93,19 @@ async def _until_gone(
     clock = asyncio.get_running_loop().time
     begun = clock()
     owners: Sequence[Object] | None = None
-    known, told = given.everything, False
+    known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-
-        async def act() -> Remains | None:
-            nonlocal owners
-            read, owners = owners, None
-            remains = await rounds.round(read)
-            if following is not None:
-                pulse.note(following.saved)
-            return remains
-
-        if given.report.unlist:  # A Service goes before the pods that it leads to (row L30).
-            told = await _report_begun(site, given, pulse)
+        await _report_begun(site, given, pulse)
         while True:
             try:
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
                     known = True
-                if told:
-                    remains = await act()
-                else:
-                    told = True
-                    remains = await _first(act(), _report_begun(site, given, pulse))
+                read, owners = owners, None
+                remains = await rounds.round(read)
+                if following is not None:
+                    pulse.note(following.saved)
                 if remains is not None:
                     if remains.gone:
                         return await _conclude(site, given, pulse)
@@ -129,7 +118,6 @@ async def _until_gone(
                 # One request that is never answered must not block the removal. But if owner and pods cannot be read
                 # either, nothing is known of what is left: then wait for the first answer.
                 with suppress(Unreachable):
-                    told = told or await _report_begun(site, given, pulse)
                     return await _give_up(site, given, pulse, rounds.refused)
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
@@ -143,26 +131,12 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
 
 
-async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
-    """Report that the deletion begins; a cluster that does not answer does not hold it up: the rounds handle that.
-
-    Returns:
-        True: it is tried once.
-    """
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
+    """Report that the deletion begins; a cluster that does not answer does not hold it up: the rounds handle that."""
     try:
         await apply_report(site, given.target, given.report)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
-    return True
-
-
-async def _first(act: Coroutine[Any, Any, Remains | None], report: Coroutine[Any, Any, bool]) -> Remains | None:
-    """Run the first round while its beginning is reported: neither waits for the other, or is kept from being sent."""
-    done = await asyncio.gather(act, report, return_exceptions=True)
-    for one in done:
-        if isinstance(one, BaseException):
-            raise one
-    return done[0] if not isinstance(done[0], BaseException) else None
 
 
 async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
@@ -377,22 +351,15 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
     """Report that all is gone, and release the anchor if this ends the workload's life."""
     blind = site.blind(pulse.blind)
     claims = await claims_kept(site, given.target, given.plan)
-
-    async def report() -> None:
-        await apply_report(site, given.target, given.report_gone)
-
-    async def release() -> bool:
-        return await release_anchor(site, given.target, delete=given.delete_anchor)
-
-    goes = given.delete_anchor and given.target.anchor is None
-    if not goes:
-        await persist(pulse, "reporting", report)
+    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
     if given.release_anchor:
+
+        async def release() -> None:
+            await release_anchor(site, given.target, delete=given.delete_anchor)
+
         if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
             await persist(pulse, "sweeping", lambda: _sweep(site, given))
-        stays = await persist(pulse, "releasing the anchor", release)
-        if goes and stays:  # Otherwise its status goes with it, a moment later.
-            await persist(pulse, "reporting", report)
+        await persist(pulse, "releasing the anchor", release)
     return Removed(gone=True, blind=blind, claims=claims)
 
 

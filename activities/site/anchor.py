@@ -110,18 +110,14 @@ def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" not in anchor["metadata"] and life is not None and not life.phase.ended
 
 
-async def release_anchor(site: Site, target: Target, *, delete: bool) -> bool:
-    """Remove our finalizer from the workload's anchor, and delete it if told to; another workload's is left alone.
-
-    Returns:
-        Whether another finalizer keeps it there.
-    """
+async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
+    """Remove our finalizer from the workload's anchor, and delete it if told to; another workload's is left alone."""
     kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
         if anchor is None or not is_ours(target, anchor):
-            return False
+            return
         metadata = anchor["metadata"]
         finalizers = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
         try:
@@ -136,8 +132,8 @@ async def release_anchor(site: Site, target: Target, *, delete: bool) -> bool:
                 await kube.delete(*key, uid=metadata["uid"])
         except NotFound:
             if remembered is None:
-                return False
+                return
             continue
         except Conflict:
             continue
-        return bool(finalizers)
+        return

@@ -464,7 +464,7 @@ class RemoveInput(Payload):
     """The least seconds for pods to end by themselves, from the begin of the deletion and without time in which the API
     server did not answer: a graceful removal that begins late continues past `until` for this long."""
     report: Report
-    """The status applied as the deletion begins."""
+    """The status applied before the deletion."""
     report_gone: Report
     """The status applied when all is proven gone."""
     everything: bool = False

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
@@ -395,7 +394,7 @@ class TestAnchor:
 
         delete, bench.kube.delete = bench.kube.delete, refuses  # type: ignore[method-assign]
         report = bench.report(reason=Reason.RESETTING, events=(Event(reason=Reason.RESETTING, message="told"),))
-        with pytest.raises(ApplicationError, match="a webhook denies it"):
+        with pytest.raises(Forbidden, match="a webhook denies it"):
             await bench.remove(report=report)
         anchor = await bench.anchor()
         assert anchor is not None
