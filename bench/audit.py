@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -95,6 +95,16 @@ def tally(entries: Iterable[Entry], mine: Callable[[Entry], bool]) -> Counter[st
             what = "/".join(part for part in (ref.get("resource", "-"), ref.get("subresource", "")) if part)
             counts[f"{entry['verb']} {what}"] += 1
     return counts
+
+
+def sorts(counts: Mapping[str, int]) -> Counter[str]:
+    """Return how many requests of a tally are of which sort: writes, reads of one object, lists, reviews, watches."""
+    found = Counter[str]()
+    for what, count in counts.items():
+        verb, _, resource = what.partition(" ")
+        sort = {"get": "gets", "list": "lists", "watch": "watches"}.get(verb, "writes")
+        found["reviews" if resource.endswith("reviews") else sort] += count
+    return found
 
 
 def failed_pods(entries: Iterable[Entry], namespace: str) -> dict[str, datetime]:

@@ -90,9 +90,14 @@ def cover(tests: Sequence[Candidate], shown: set[str]) -> list[Candidate]:
     return chosen
 
 
-def share_of(test: str) -> int:
-    """Return the day of the week's rotation on which a test runs: by its name alone, so that no test moves."""
-    return crc32(test.encode()) % DAYS
+def share_of(test: str, days: int = DAYS) -> int:
+    """Return the day of a rotation on which a test runs: by its name alone, so that no test moves."""
+    return crc32(test.encode()) % days
+
+
+def is_sampled(test: str, days: int, day: int) -> bool:
+    """Whether a sample runs on a day; each runs once in so many days."""
+    return share_of(test, days) == day % days
 
 
 def longest_first(tests: Iterable[str], seconds: Mapping[str, float]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from bench.audit import tally
+from bench.audit import sorts, tally
 from bench.ground import Ground
 from bench.seeing import Seen, in_phase, seeing
 from bench.systems import SYSTEMS, System, in_turn
@@ -35,6 +35,7 @@ async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
     asked = tally(ground.audit.since(mark), system.asks)
     events = await written_events(ground, system) - events
     values |= {"requests": (asked.total() + events) / size, "requests_events": events / size}
+    values |= {f"requests_{sort}": count / size for sort, count in sorts(asked).items()}
     values |= {f"requests {what}": count / size for what, count in asked.items()}
     series |= _memory(usage, system)
     ground.record(system.name, values | usage.values(), size={"n": size}, repeat=repeat, series=series)
@@ -48,6 +49,7 @@ async def life(
     await system.submit_all(documents)
     submitted = time.monotonic()
     running = await pods.all_reach("running", PODS * len(documents))
+    recorded = await system.recorded(len(documents))
     asked = time.monotonic()
     await finish(system.kube, pods.present)
     told = time.monotonic()
@@ -55,6 +57,7 @@ async def life(
     values = {
         "submitted_s": submitted - begun,
         "running_s": running[-1] - begun,
+        "recorded_s": recorded - begun,
         "told_s": told - asked,
         "ended_s": ended - asked,
         "total_s": running[-1] - begun + ended - asked,

@@ -23,16 +23,19 @@ CORES = {
 START = Layout(
     "start",
     "N two-pod workloads (a, g)",
-    "From the first request until every pod has run; then, all pods being told to succeed, until every workload "
-    "is recorded as ended (a Job's condition, an AppWrapper's phase, Temporal's list). Requests: the system's "
+    "From the first request until every pod has run, and until every workload is recorded as running (a Job's ready "
+    "pods, an AppWrapper's phase, Temporal's list); then, all pods being told to succeed, until every workload is "
+    "recorded as ended (a Job's condition, an AppWrapper's phase, Temporal's list). Requests: the system's "
     "own, over a whole life with its removal, Events included. CPU: of the cluster, of Temporal and of the "
     "system, until all have ended.",
     (
         Column("submitted_s", "handed in", "s"),
         RUNNING,
+        Column("recorded_s", "all recorded as running", "s", ratio=True),
         ENDED,
         Column("requests", "API requests a life"),
         Column("requests_events", "of them Events"),
+        *(Column(f"requests_{sort}", f"other {sort}") for sort in ("writes", "gets", "lists", "reviews")),
         Column("cpu_s", "CPU", "s", ratio=True),
         Column("cpu_worker_s", "of it the worker", "s"),
         Column("cpu_temporal_s", "Temporal", "s"),

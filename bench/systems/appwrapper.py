@@ -78,6 +78,10 @@ class AppWrapperPeer(Controller):
         """Create the AppWrapper."""
         await self.kube.create({**document, "metadata": {**document["metadata"], "namespace": self.namespace}})
 
+    async def recorded(self, count: int) -> float:
+        """Wait for the phase Running."""
+        return (await self.wrappers.all_reach("running", self.past + count))[-1]
+
     async def ended(self, count: int) -> float:
         """Wait for the phase Succeeded."""
         return (await self.wrappers.all_reach("ended", self.past + count))[-1]
@@ -131,6 +135,7 @@ async def _opened(ground: Ground, program: Path) -> AsyncIterator[AppWrapperPeer
             API_VERSION,
             KIND,
             namespace,
+            running=in_phase("Running"),
             ended=in_phase("Succeeded"),
             unhealthy=has_condition("Unhealthy"),
         ) as wrappers,

@@ -41,6 +41,10 @@ class System(ABC):
         """Take a workload, as its user would hand it in."""
 
     @abstractmethod
+    async def recorded(self, count: int) -> float:
+        """Wait until so many are recorded as running, and return when that was seen."""
+
+    @abstractmethod
     async def ended(self, count: int) -> float:
         """Wait until so many are recorded as succeeded, and return when that was seen."""
 

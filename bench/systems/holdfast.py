@@ -66,6 +66,11 @@ class HoldfastSystem(Controller):
         workload = reader.read(document, cluster=self.site.cluster, namespace=self.namespace)
         await self.client.submit(workload)
 
+    async def recorded(self, count: int) -> float:
+        """Wait until Temporal lists so many as Running."""
+        query = f"{names.SA_PHASE} = 'Running' AND {names.SA_NAMESPACE} = '{self.namespace}'"
+        return await self._listed(query, lambda found: found >= count)
+
     async def ended(self, count: int) -> float:
         """Wait until Temporal lists so many as Succeeded."""
         query = f"{names.SA_PHASE} = 'Succeeded' AND {names.SA_NAMESPACE} = '{self.namespace}'"

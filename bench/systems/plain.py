@@ -9,7 +9,7 @@ from bench.audit import Entry
 from bench.ground import Ground
 from bench.seeing import Json, Seen, has_condition, seeing
 from bench.systems.base import System
-from bench.work import delete, job_of
+from bench.work import PODS, delete, job_of
 
 
 class Plain(System):
@@ -35,6 +35,10 @@ class Plain(System):
         made = job_of(document)
         await self.kube.create({**made, "metadata": {**made["metadata"], "namespace": self.namespace}})
 
+    async def recorded(self, count: int) -> float:
+        """Wait until the Jobs' status says that all their pods are ready."""
+        return (await self.jobs.all_reach("running", self.past + count))[-1]
+
     async def ended(self, count: int) -> float:
         """Wait for the Jobs' condition Complete."""
         return (await self.jobs.all_reach("ended", self.past + count))[-1]
@@ -53,6 +57,10 @@ async def open_plain(ground: Ground) -> AsyncIterator[Plain]:
     """Have a namespace for plain Jobs."""
     async with (
         ground.namespace() as namespace,
-        seeing(ground.kube, "batch/v1", "Job", namespace, ended=has_condition("Complete")) as jobs,
+        seeing(ground.kube, "batch/v1", "Job", namespace, ended=has_condition("Complete"), running=_is_ready) as jobs,
     ):
         yield Plain(ground, namespace, jobs)
+
+
+def _is_ready(job: Json) -> bool:
+    return int((job.get("status") or {}).get("ready") or 0) >= PODS

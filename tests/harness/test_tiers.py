@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.plugins.spent import CONDITION, WORKER, Meter
 from tests.plugins.tiers import SUMMARY
-from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, cover, has_servers, load_times, longest_first
+from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, cover, has_servers, is_sampled, load_times, longest_first
 from tests.times import read_sessions, render, write
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +50,14 @@ def test_a_row_is_covered_by_its_cheapest_test():
     assert cover([slow, both, quick], set()) == [both]
     assert cover([slow, both, quick], {"A1:e2e"}) == [quick]
     assert cover([slow], {"A1:e2e"}) == []
+
+
+def test_a_sample_runs_once_in_its_days_and_by_default_each_day():
+    tests = [f"test_{number}" for number in range(40)]
+    halves = [{test for test in tests if is_sampled(test, 2, day)} for day in (7, 8, 9)]
+    assert halves[0] == halves[2] == set(tests) - halves[1]
+    assert 10 < len(halves[0]) < 30
+    assert all(is_sampled(test, 1, 7) for test in tests)
 
 
 def test_no_file_of_a_server_test_is_left_out_as_a_tier_is_collected():

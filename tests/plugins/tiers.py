@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.times import SERVERS
-from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, has_servers, load_times, longest_first
+from tests.tiers import DAYS, TIMES_FILE, Candidate, choose, has_servers, is_sampled, load_times, longest_first
 
 SUMMARY = pytest.StashKey[str]()
 
@@ -21,7 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sample: a sample of crashes, chaos or random documents, which always runs")
+    config.addinivalue_line(
+        "markers", "sample(days=1): a sample of crashes, chaos or random documents, all of which runs in so many days"
+    )
     # Set before the processes of a run get their options: at midnight they would not choose the same tests.
     config.option.day = str(config.option.day or datetime.now(UTC).date())
 
@@ -49,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = set(servers)
     if config.option.tier:
         day = date.fromisoformat(config.option.day)
-        tier = choose([_candidate(item, times) for item in items], day.toordinal())
+        tier = choose([_candidate(item, times, day.toordinal()) for item in items], day.toordinal())
         chosen = tier.chosen
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
         _keep(config, f"{tier.sentence()}, of {len(servers)} server tests; `make test-all` runs all")
@@ -76,7 +78,8 @@ def _keep(config: pytest.Config, summary: str) -> None:
         config.workeroutput["tier"] = summary  # type: ignore[attr-defined]
 
 
-def _candidate(item: pytest.Item, times: dict[str, float]) -> Candidate:
+def _candidate(item: pytest.Item, times: dict[str, float], day: int) -> Candidate:
     rows = tuple(f"{mark.args[0]}:{mark.kwargs['level']}" for mark in item.iter_markers("row"))
-    sample = item.get_closest_marker("sample") is not None
+    mark = item.get_closest_marker("sample")
+    sample = mark is not None and is_sampled(item.nodeid, int(mark.kwargs.get("days", 1)), day)
     return Candidate(item.nodeid, rows=rows, sample=sample, seconds=times.get(item.nodeid))

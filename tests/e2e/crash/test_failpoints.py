@@ -98,7 +98,7 @@ if EVERY:
 
 else:
 
-    @pytest.mark.sample
+    @pytest.mark.sample(days=2)
     @pytest.mark.timeout(300)
     @pytest.mark.parametrize(("name", "point"), [_marked(name, name, point) for name, point in SAMPLE])
     async def test_a_sampled_failpoint(workerless: Site, name: str, point: str):
