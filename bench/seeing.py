@@ -83,6 +83,15 @@ class Seen:
         await self.until(lambda: self.count(state) >= count, seconds, f"{count} are {state} ({self.count(state)} were)")
         return sorted(life.reached[state] for life in self.lives.values() if state in life.reached)[:count]
 
+    async def now_reach(self, state: str, count: int, seconds: float = PATIENCE) -> float:
+        """Wait until so many of what is there have reached a state, and return when the last of them did."""
+
+        def reached() -> list[float]:
+            return sorted(life.reached[state] for life in self.present if state in life.reached)
+
+        await self.until(lambda: len(reached()) >= count, seconds, f"{count} are {state} ({len(reached())} were)")
+        return reached()[count - 1]
+
     async def all_gone(self, seconds: float = PATIENCE) -> float:
         """Wait until nothing is there any more, and return when the last was gone."""
         await self.until(lambda: not self.present, seconds, "all is gone")

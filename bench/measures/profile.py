@@ -40,10 +40,12 @@ OWNERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("activity tasks", ("temporalio/worker/_activity",)),
     ("Temporal's client", ("temporalio/",)),
     ("logs", ("structlog/", "logging/")),
-    ("event loop", ("asyncio/", "selectors.py")),
+    ("event loop", ("asyncio/",)),
 )
 """Whose a sample is: of the innermost function whose file has one of these parts in its path."""
 REST = "the rest"
+_WAITING = ("_worker (concurrent/futures/thread.py", "wait (threading.py", "select (selectors.py")
+"""The innermost functions of threads that wait; some are sampled as if they ran."""
 
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
@@ -98,7 +100,8 @@ def sampled(pid: int, file: Path, form: str) -> Iterator[None]:
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).with_name("py-spy")
-    options = ["--pid", str(pid), "--rate", str(RATE), "--format", form, "--function", "--output", str(file)]
+    options = ["--pid", str(pid), "--rate", str(RATE), "--format", form, "--function", "--nonblocking"]
+    options += ["--output", str(file)]
     process = subprocess.Popen(
         [program, "record", *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -120,7 +123,7 @@ def owned(stacks: Iterable[str]) -> dict[str, float]:
     counts = Counter[str]()
     for line in stacks:
         stack, _, count = line.rpartition(" ")
-        if stack:
+        if stack and not stack.rpartition(";")[2].startswith(_WAITING):
             counts[owner_of(stack.split(";"))] += int(count)
     total = counts.total()
     return {owner: count / total for owner, count in counts.most_common()}

@@ -80,7 +80,7 @@ class AppWrapperPeer(Controller):
 
     async def recorded(self, count: int) -> float:
         """Wait for the phase Running."""
-        return (await self.wrappers.all_reach("running", self.past + count))[-1]
+        return await self.wrappers.now_reach("running", count)
 
     async def ended(self, count: int) -> float:
         """Wait for the phase Succeeded."""

@@ -37,7 +37,7 @@ class Plain(System):
 
     async def recorded(self, count: int) -> float:
         """Wait until the Jobs' status says that all their pods are ready."""
-        return (await self.jobs.all_reach("running", self.past + count))[-1]
+        return await self.jobs.now_reach("running", count)
 
     async def ended(self, count: int) -> float:
         """Wait for the Jobs' condition Complete."""

@@ -29,7 +29,8 @@ def test_a_sample_is_its_innermost_known_functions(frames: list[str], owner: str
 
 
 def test_the_shares_are_of_all_samples_and_the_largest_comes_first():
-    stacks = ["a (asyncio/x.py) 1", "a (asyncio/x.py);b (holdfast/policy/y.py) 3", ""]
+    waits = "run (asyncio/x.py);select (selectors.py:452) 90"
+    stacks = ["a (asyncio/x.py) 1", "a (asyncio/x.py);b (holdfast/policy/y.py) 3", "", waits]
     assert owned(stacks) == {"decisions": 0.75, "event loop": 0.25}
     assert list(owned(stacks)) == ["decisions", "event loop"]
 
