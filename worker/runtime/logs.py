@@ -38,9 +38,12 @@ def configure(
     last: list[Processor] = [ProcessorFormatter.remove_processors_meta]
     out = stream or sys.stderr
     if format == "json":
-        last += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        # Without the frames' variables: they hold documents and credentials, and take more time than all decisions.
+        frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        last += [structlog.processors.ExceptionRenderer(frames), structlog.processors.JSONRenderer()]
     else:
-        last += [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        plain = structlog.dev.plain_traceback
+        last += [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler(out)
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
