@@ -106,7 +106,8 @@ def search_attributes(workload: Workload) -> TypedSearchAttributes:
         names.SA_QUEUE: workload.queue,
     }
     numbers = [SearchAttributePair(SearchAttributeKey.for_int(key), 0) for key in (names.SA_ATTEMPT, names.SA_RESTARTS)]
-    return TypedSearchAttributes([*keywords(columns), *numbers])
+    submitted = SearchAttributePair(SearchAttributeKey.for_bool(names.SA_SUBMITTED), False)
+    return TypedSearchAttributes([*keywords(columns), *numbers, submitted])
 
 
 def keywords(columns: Mapping[str, str]) -> TypedSearchAttributes:

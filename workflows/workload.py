@@ -66,7 +66,6 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
 _PATCH_REHEARSED = "changes-are-rehearsed"
-_MAKING = {OperationKind.CREATE, OperationKind.REPLACE}
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -84,6 +83,9 @@ class WorkloadWorkflow:
         self._probed: int | None = None
         self._timer = Timer()
         self._shown: tuple[Phase, int, bool] | None = None
+        # A client that starts it with this column starts it for this release or a later one: that needs no patch, which
+        # would be two events of each life.
+        self._column = carried is None and workflow.info().typed_search_attributes.get(_SUBMITTED) is not None
         self._changing = asyncio.Lock()
         self._meetings = Meetings(continued=carried is not None)
         self._graph_side = GraphSide()
@@ -326,7 +328,7 @@ class WorkloadWorkflow:
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
         # Before this patch, no change of this column alone was written, between the phases Resuming and Running.
-        shown = (state.phase, number, is_submitted and workflow.patched(_PATCH_SUBMITTED))
+        shown = (state.phase, number, is_submitted and (self._column or workflow.patched(_PATCH_SUBMITTED)))
         if self._shown == shown:
             return
         first, self._shown = self._shown is None, shown
@@ -489,7 +491,8 @@ class WorkloadWorkflow:
             raise refused(str(error)) from None
         if again:
             operation, making = self._state.operation, self._handle
-            if operation is not None and operation.kind in _MAKING and making is not None:
+            makes = operation is not None and (operation.is_creating or operation.kind is OperationKind.REPLACE)
+            if makes and making is not None:
                 await workflow.wait_condition(making.done)
         return again
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from temporalio import activity
-
 from holdfast import names
 from holdfast.activities.kube.client import Conflict, NotFound, Object
 from holdfast.activities.kube.priority import BEGINNING
@@ -22,7 +20,7 @@ from holdfast.activities.objects.make import (
     ref_of,
 )
 from holdfast.activities.operations.report import apply_report
-from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, tries
 from holdfast.model import ObjectRef
 from holdfast.model.calls.cluster import Created, CreateInput, PlannedComponent, copies_ref, planned
 
@@ -41,25 +39,40 @@ async def create(site: Site, given: CreateInput) -> Created:
     async with as_retryable_errors(), Pulse() as pulse:
         try:
             await site.precedence.give_way(BEGINNING)
-            return await _create_all(site, given, pulse, objects)
+            return await create_under(site, given, pulse, objects)
         except asyncio.CancelledError:
             if not (given.hands_over and is_broken_off()):
                 raise
             return Created(objects=tuple(objects), borne=pulse.borne, broken_off=True)
-        except OwnerLost as lost:
-            return Created(failure=lost_of(given, str(lost)))
-        except Interrupted as interrupted:
-            return Created(interrupted=str(interrupted))
 
 
-async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: list[ObjectRef]) -> Created:
-    """Create what does not exist yet, and append each object to `objects` once it exists."""
-    owner = await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+async def create_under(
+    site: Site, given: CreateInput, pulse: Pulse, objects: list[ObjectRef], owner: Object | None = None
+) -> Created:
+    """Create what does not exist yet, and append each object to `objects` once it exists.
+
+    Args:
+        site: the cluster.
+        given: what to create.
+        pulse: the heartbeats.
+        objects: what exists, also if this is broken off.
+        owner: the attempt's owner, if it has just been read or made.
+    """
+    try:
+        if owner is None:
+            owner = await persist(pulse, "looking for the owner", lambda: living_owner(site, given))
+        return await _create_all(site, given, pulse, objects, owner)
+    except OwnerLost as lost:
+        return Created(failure=lost_of(given, str(lost)))
+    except Interrupted as interrupted:
+        return Created(interrupted=str(interrupted))
+
+
+async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: list[ObjectRef], owner: Object) -> Created:
     if given.replaces_interrupted:
         if _is_submitted(owner):
             return await _as_submitted(site, given, pulse)
-        tries = activity.info().attempt if activity.in_activity() else 1
-        if tries > 1:
+        if tries() > 1:
             raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     for index, component in enumerate(given.components):

@@ -93,24 +93,23 @@ def owner_among(owners: Sequence[Object], given: RemoveInput) -> Object | None:
 
 
 def _is_owner(owner: Object, given: RemoveInput) -> bool:
-    if given.owner_uid and owner["metadata"]["uid"] != given.owner_uid:
-        return False
+    """Whether an object under the owner's name is of this workload; a late worker may have made one of another uid."""
     return mapping(owner.get("spec")).get("workloadUid") == given.target.workload_uid
 
 
 async def find_remains(site: Site, given: RemoveInput) -> Remains:
     """Find everything that an attempt may have left."""
     owner = await find_owner(site, given)
-    owner_uid = given.owner_uid or (owner["metadata"]["uid"] if owner else "")
+    owner_uids = {given.owner_uid, owner["metadata"]["uid"] if owner else ""} - {""}
     found = await asyncio.gather(*(_find_component(site, given, one) for one in given.plan))
     components = tuple(
         (component, thing)
         for component, things in zip(given.plan, found, strict=True)
         for thing in things
-        if thing is not None and _is_ours(component, thing, given, owner_uid)
+        if thing is not None and _is_ours(component, thing, given, owner_uids)
     )
     ours = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
-    ours |= {owner_uid, *(one["metadata"]["uid"] for one in await attempts_of(site, given.target))} - {""}
+    ours |= owner_uids | {one["metadata"]["uid"] for one in await attempts_of(site, given.target)}
     learned = site.between.learn(given.plan, ())
     while True:
         between = await _find_between(site, given, components, learned)
@@ -277,10 +276,10 @@ def _left(remains: Remains) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     yield from ((thing["kind"], thing, "") for thing in remains.between)
 
 
-def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: RemoveInput, owner_uid: str) -> bool:
+def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: RemoveInput, owner_uids: Set[str]) -> bool:
     """Whether the object under a planned name is this attempt's: by its owner, its uid, or its labels."""
     metadata = mapping(thing["metadata"])
-    if owner_uid and owner_uid in {one.get("uid") for one in mappings(metadata.get("ownerReferences"))}:
+    if owner_uids & {str(one.get("uid")) for one in mappings(metadata.get("ownerReferences"))}:
         return True
     if metadata.get("uid") in _uids_made(given, component):
         return True

@@ -294,6 +294,11 @@ def is_broken_off() -> bool:
     return details is not None and details.cancel_requested
 
 
+def tries() -> int:
+    """Return how often this activity has been begun, this time included."""
+    return activity.info().attempt if activity.in_activity() else 1
+
+
 def earlier() -> Progress:
     """Return the progress that an earlier try of this activity last reported."""
     details = activity.info().heartbeat_details if activity.in_activity() else ()

@@ -41,6 +41,7 @@ from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import STANDSTILL
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.health import grace_left, timings
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationEnd, OperationInterrupted
 from holdfast.simulation.cluster.objects import Pod, Thing
 from holdfast.simulation.cluster.outages import EVER
@@ -98,11 +99,7 @@ class Activity:
             return None
         match self.kind:
             case OperationKind.PREPARE:
-                return Prepared(
-                    cluster_uid="cluster",
-                    owner_uid=self._world.own(self._number).uid,
-                    limits=self._limits,
-                )
+                return self._prepare()
             case OperationKind.CREATE:
                 return self._create()
             case OperationKind.STAGE:
@@ -127,6 +124,14 @@ class Activity:
                 return Reported()
 
     # --- creating
+
+    def _prepare(self) -> Prepared | None:
+        owner = self._world.own(self._number).uid
+        prepared = Prepared(cluster_uid="cluster", owner_uid=owner, limits=self._limits)
+        if not self._operation.creates:
+            return prepared
+        created = self._create()
+        return edit(prepared, created=created) if created is not None else None
 
     def _staged(self) -> tuple[DataSet, ...]:
         """Return data sets as if they were in the cache: a simulation does not know their contents."""

@@ -99,7 +99,7 @@ class Bench:
         self.environment = environment
         return await environment.run(function, given)
 
-    async def prepare(self, **changes: Any) -> Prepared:
+    async def prepare(self, tries: int = 1, **changes: Any) -> Prepared:
         given: dict[str, Any] = {
             "target": self.target,
             "attempt": self.attempt,
@@ -107,11 +107,11 @@ class Bench:
             "spec_hash": "hash",
             "report": self.report(),
         }
-        prepared = await self.run(self.activities.prepare, PrepareInput(**(given | changes)))
+        prepared = await self.run(self.activities.prepare, PrepareInput(**(given | changes)), tries=tries)
         self.owner_uid = prepared.owner_uid
         return prepared
 
-    async def create(self, earlier: Sequence[dict[str, Any]] = (), tries: int = 1, **changes: Any) -> Created:
+    def creation(self, **changes: Any) -> CreateInput:
         given: dict[str, Any] = {
             "target": self.target,
             "attempt": self.attempt,
@@ -122,9 +122,21 @@ class Bench:
             "report": self.report(),
             "report_submitted": self.report(),
         }
-        created = await self.run(self.activities.create, CreateInput(**(given | changes)), earlier, tries)
+        return CreateInput(**(given | changes))
+
+    async def create(self, earlier: Sequence[dict[str, Any]] = (), tries: int = 1, **changes: Any) -> Created:
+        created = await self.run(self.activities.create, self.creation(**changes), earlier, tries)
         self.objects = created.objects
         return created
+
+    async def begin(self, tries: int = 1, **changes: Any) -> Prepared:
+        """Prepare and create in one activity."""
+        report = changes.pop("report", None) or self.report()
+        create = self.creation(owner_uid="", report=report.model_copy(update={"repeats": True}), **changes)
+        prepared = await self.prepare(tries, report=report, create=create, hands_over=True)
+        if prepared.created is not None:
+            self.objects = prepared.created.objects
+        return prepared
 
     async def replace(self, tries: int = 1, **changes: Any) -> Replaced:
         """Make the components again that `launches` names; without it all of them, for the first time."""

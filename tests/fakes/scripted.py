@@ -123,6 +123,9 @@ class ScriptedCluster:
     foreign: int = 0
     """A later attempt than any that was asked for, which is in the cluster all the same."""
 
+    at_once = False
+    """Whether a preparation that is given what to create creates it, as the real one does when nothing goes wrong."""
+
     def close(self, name: str) -> None:
         self.gates[name] = asyncio.Event()
 
@@ -143,7 +146,13 @@ class ScriptedCluster:
         await self._enter("prepare", payload.report)
         self.uid = payload.target.workload_uid
         self.owners[payload.attempt] = f"owner-{payload.attempt}"
-        return Prepared(cluster_uid="kube", owner_uid=self.owners[payload.attempt])
+        prepared = Prepared(cluster_uid="kube", owner_uid=self.owners[payload.attempt])
+        if payload.create is None or not self.at_once:
+            return prepared
+        self.alive.add(payload.attempt)
+        self._made(payload.create.components or payload.components)
+        self.reports.append(payload.create.report_submitted)
+        return prepared.model_copy(update={"created": Created()})
 
     @activity.defn(name=names.ACTIVITY_REHEARSE)
     async def rehearse(self, payload: RehearseInput) -> Rehearsed:

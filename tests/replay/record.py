@@ -68,6 +68,17 @@ async def happy_path(run: Run) -> Handle:
     return handle
 
 
+async def created_at_once(run: Run) -> Handle:
+    """Start it as a client does, and reset it: each preparation creates, too."""
+    run.cluster.at_once = True
+    handle = await run.start(client=True)
+    await run.running(handle)
+    await run.cluster.sees(handle, 1, running=1, failed=1)
+    await run.running(handle, 2)
+    await run.cluster.sees(handle, 2, succeeded=2, complete=True)
+    return handle
+
+
 async def reset(run: Run) -> Handle:
     handle = await run.start()
     await run.running(handle)
@@ -296,6 +307,7 @@ async def staged(run: Run) -> Handle:
 SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
+    "created-at-once": (created_at_once, 0),
     "healed": (healed, 0),
     "failed": (failed, 0),
     "forced-deletion": (forced_deletion, 0),

@@ -23,6 +23,7 @@ from holdfast.model import Policy, Status, Timings, Workload
 from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.loop.change import ComponentsChange
 from holdfast.profiles.streams import POLICY
+from holdfast.workflows.start import memo, search_attributes
 from tests.e2e.ground.site import asked
 from tests.fakes import activities_of
 from tests.fakes.scripted import ScriptedCluster
@@ -51,8 +52,9 @@ class Run:
     name: str
 
     async def start(
-        self, spec: Workload | None = None, policy: Policy | None = None, **timings: Any
+        self, spec: Workload | None = None, policy: Policy | None = None, *, client: bool = False, **timings: Any
     ) -> WorkflowHandle[Any, Status]:
+        """Start a workload; `client` says whether as our client does, with its columns and memo."""
         spec = spec or workload(policy=policy, timings={**SCALED.model_dump(by_alias=False), **timings})
         spec = Workload.model_validate({**spec.model_dump(mode="json"), "cluster": self.name})
         return await self.client.start_workflow(
@@ -61,6 +63,8 @@ class Run:
             id=spec.workflow_id,
             task_queue=names.QUEUE_WORKFLOWS,
             result_type=Status,
+            search_attributes=search_attributes(spec) if client else None,
+            memo=memo(spec) if client else None,
         )
 
     async def reconfigure(self, handle: WorkflowHandle[Any, Any], text: str) -> list[str]:

@@ -12,7 +12,16 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
-    from holdfast.model import Component, InterruptedCreate, OperationKind, Phase, RefusedCreate, State, Workload
+    from holdfast.model import (
+        Component,
+        InterruptedCreate,
+        OperationKind,
+        Phase,
+        RefusedCreate,
+        Report,
+        State,
+        Workload,
+    )
     from holdfast.model.calls.cluster import (
         AnchorKind,
         CheckpointInput,
@@ -100,7 +109,7 @@ def made_of(spec: Workload, state: State) -> tuple[Component, ...]:
     return tuple(edit(one, pod_sets=given[one.name]) if one.name in given else one for one in spec.components)
 
 
-def _patience(state: State, kind: OperationKind) -> float | None:
+def _patience(spec: Workload, state: State, kind: OperationKind) -> float | None:
     """Return for how many seconds to tolerate a refusal that may pass; None: for ever."""
     whole = timings(state).admission_grace_period.total_seconds()
     if state.policy.refused_create is RefusedCreate.WAIT:
@@ -109,7 +118,11 @@ def _patience(state: State, kind: OperationKind) -> float | None:
         if (timeout := patience(state)) is None:
             return None
         whole = timeout
-    borne = state.attempt.borne_again if kind is OperationKind.REPLACE and state.attempt is not None else 0.0
+    borne, attempt = 0.0, state.attempt
+    if attempt is not None and kind is OperationKind.REPLACE:
+        borne = attempt.borne_again
+    elif attempt is not None and not spec.allow_missing_kinds:  # What waited for a kind has not waited for creation.
+        borne = attempt.borne
     return max(0.0, whole - borne)
 
 
@@ -211,8 +224,37 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     def called(argument: Any, start_to_close: timedelta) -> Call:
         return Call(operation.kind.value, row.queue(spec.cluster), argument, row.result, start_to_close)
 
+    def creation(components: tuple[Component, ...], report: Report) -> CreateInput:
+        return CreateInput(
+            target=target,
+            attempt=number,
+            owner_uid=owner,
+            components=components,
+            config_hashes=spec.config_hashes,
+            labels=spec.labels,
+            resume_from=resume_from,
+            bounds=bounds,
+            gang=gang,
+            data=data,
+            nodes_excluded=excluded,
+            nodes_disliked=disliked,
+            nodes_unmarked=leaves_marked(state.policy),
+            waits=waits,
+            patience=_patience(spec, state, OperationKind.CREATE),
+            hands_over=True,
+            made=attempt.objects if attempt is not None else (),
+            replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
+            report=report,
+            report_submitted=operation.report_done or operation.report,
+        )
+
+    first = tuple(one for one in made_of(spec, state) if one.name not in waiting)
     match operation.kind:
         case OperationKind.PREPARE:
+            create = None
+            if operation.creates:
+                there = number == 1 and not waiting  # Then the preparation has them already.
+                create = creation(() if there else first, edit(operation.report, repeats=True))
             prepare = PrepareInput(
                 target=target,
                 attempt=number,
@@ -232,37 +274,16 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 bounds=bounds,
                 gang=gang,
                 data=data,
+                create=create,
             )
-            may_take = ENDLESS if spec.allow_missing_kinds else short_time
-            return called(prepare, may_take)
+            may_take = make_time if create is not None else short_time
+            return called(prepare, ENDLESS if spec.allow_missing_kinds else may_take)
         case OperationKind.STAGE:
             sets = state.staging.sets if state.staging is not None else ()
             stage = StageInput(target=target, mounts=spec.mounts, versions={one.mount: one.digest for one in sets})
             return called(stage, ENDLESS)
         case OperationKind.CREATE:
-            create = CreateInput(
-                target=target,
-                attempt=number,
-                owner_uid=owner,
-                components=tuple(one for one in made_of(spec, state) if one.name not in waiting),
-                config_hashes=spec.config_hashes,
-                labels=spec.labels,
-                resume_from=resume_from,
-                bounds=bounds,
-                gang=gang,
-                data=data,
-                nodes_excluded=excluded,
-                nodes_disliked=disliked,
-                nodes_unmarked=leaves_marked(state.policy),
-                waits=waits,
-                patience=_patience(state, operation.kind),
-                hands_over=True,
-                made=attempt.objects if attempt is not None else (),
-                replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
-                report=operation.report,
-                report_submitted=operation.report_done or operation.report,
-            )
-            return called(create, make_time)
+            return called(creation(first, operation.report), make_time)
         case OperationKind.REPLACE:
             again = attempt.replacing if attempt is not None else ()
             replace = ReplaceInput(
@@ -281,7 +302,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 nodes_disliked=disliked,
                 nodes_unmarked=leaves_marked(state.policy),
                 waits=waits,
-                patience=_patience(state, operation.kind),
+                patience=_patience(spec, state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
                 graces={name: grace_left(state, name, now) for name in again if operation.launches.get(name)},
                 parts=True,

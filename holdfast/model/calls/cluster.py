@@ -65,62 +65,6 @@ class PodBounds(Payload):
     """Seconds between TERM and KILL, for a pod whose template sets none; None: the Kubernetes default."""
 
 
-class PrepareInput(Payload):
-    """Run every check that can refuse the attempt, then ensure that the anchor and the attempt's owner exist.
-
-    In order: the cluster is the intended one (`ClusterMismatch`, retried); the namespace is enabled, the service
-    account and those of the pods opted in, every component's kind is served and namespaced, the account may create and
-    delete it (`Refused`, not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of
-    the same name is replaced (`ObjectConflict`, not retried). If components are given, a dry run shows that the API
-    server would create them (`Refused`).
-    """
-
-    target: Target
-    attempt: int
-    plan: tuple[PlannedComponent, ...]
-    spec_hash: str
-    report: Report
-    selection: Annotated[Selection | None, Field(exclude_if=lambda value: value is None)] = None
-    """The rules by which snapshots of the attempt choose the failures that they carry."""
-    waits: bool = False
-    """Whether a missing right, kind or permission of the namespace leads to a wait instead of a refusal."""
-    patience: float | None = None
-    """Seconds to wait for it (then `SubmissionTimeout`, not retried); None: for ever."""
-    borne: float = 0.0
-    """Seconds of refusals that this submission has tolerated before this preparation: `patience` is the rest."""
-    hands_over: bool = False
-    """Whether it returns `Prepared.broken_off` when it is cancelled, and does not end as cancelled."""
-    waits_for_kinds: bool = False
-    """Whether it waits as long for a missing kind, with the rights that come with it; all else is refused."""
-    components: tuple[Component, ...] = ()
-    """The components that the API server checks in a dry run, before anything is made (`Refused`, each field named);
-    none: no dry run."""
-    config_hashes: dict[str, str] = {}
-    labels: dict[str, str] = {}
-    bounds: PodBounds = PodBounds()
-    gang: _Gang = None
-    data: _Data = ()
-
-
-class Prepared(Payload):
-    """The owner to create objects under, and the operator's limits."""
-
-    cluster_uid: str
-    owner_uid: str
-    anchor_uid: str = ""
-    limits: Limits = Limits()
-    sequence: int = 0
-    """The sequence of the report on the anchor: this workload's reports must continue above it."""
-    borne: float = 0.0
-    """Seconds for which it has tolerated refusals."""
-    broken_off: bool = False
-    """Whether it was broken off, as the workflow asked, before it was done."""
-    asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
-    """The request in the custom resource that stands for the workload; None if an Anchor stands for it."""
-    pod_sets: Annotated[dict[str, tuple[PodSet, ...]], Field(exclude_if=lambda value: not value)] = {}
-    """The pod sets of each component, as that resource has them now: additions of its admitter are applied (row F4)."""
-
-
 class RehearseInput(Payload):
     """Ask whether some components could be made again in their new form; this changes nothing.
 
@@ -224,6 +168,67 @@ class Created(Payload):
     """Seconds for which it has tolerated refusals."""
     broken_off: bool = False
     """Whether it was broken off, as the workflow asked, before it was done; `objects` are made."""
+
+
+class PrepareInput(Payload):
+    """Run every check that can refuse the attempt, then ensure that the anchor and the attempt's owner exist.
+
+    In order: the cluster is the intended one (`ClusterMismatch`, retried); the namespace is enabled, the service
+    account and those of the pods opted in, every component's kind is served and namespaced, the account may create and
+    delete it (`Refused`, not retried); the anchor is ours or absent, while a settled anchor of an earlier workload of
+    the same name is replaced (`ObjectConflict`, not retried). If components are given, a dry run shows that the API
+    server would create them (`Refused`).
+    """
+
+    target: Target
+    attempt: int
+    plan: tuple[PlannedComponent, ...]
+    spec_hash: str
+    report: Report
+    selection: Annotated[Selection | None, Field(exclude_if=lambda value: value is None)] = None
+    """The rules by which snapshots of the attempt choose the failures that they carry."""
+    waits: bool = False
+    """Whether a missing right, kind or permission of the namespace leads to a wait instead of a refusal."""
+    patience: float | None = None
+    """Seconds to wait for it (then `SubmissionTimeout`, not retried); None: for ever."""
+    borne: float = 0.0
+    """Seconds of refusals that this submission has tolerated before this preparation: `patience` is the rest."""
+    hands_over: bool = False
+    """Whether it returns `Prepared.broken_off` when it is cancelled, and does not end as cancelled."""
+    waits_for_kinds: bool = False
+    """Whether it waits as long for a missing kind, with the rights that come with it; all else is refused."""
+    components: tuple[Component, ...] = ()
+    """The components that the API server checks in a dry run, before anything is made (`Refused`, each field named);
+    none: no dry run."""
+    config_hashes: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    bounds: PodBounds = PodBounds()
+    gang: _Gang = None
+    data: _Data = ()
+    create: Annotated[CreateInput | None, Field(exclude_if=lambda value: value is None)] = None
+    """What it creates once the owner exists, if no other operation has reported anything since it began; its owner, its
+    cluster, and its components, if they are given above, are filled in. None: the workflow asks for it afterwards."""
+
+
+class Prepared(Payload):
+    """The owner to create objects under, and the operator's limits."""
+
+    cluster_uid: str
+    owner_uid: str
+    anchor_uid: str = ""
+    limits: Limits = Limits()
+    sequence: int = 0
+    """The sequence of the report on the anchor: this workload's reports must continue above it."""
+    borne: float = 0.0
+    """Seconds for which it has tolerated refusals."""
+    broken_off: bool = False
+    """Whether it was broken off, as the workflow asked, before it was done."""
+    asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
+    """The request in the custom resource that stands for the workload; None if an Anchor stands for it."""
+    pod_sets: Annotated[dict[str, tuple[PodSet, ...]], Field(exclude_if=lambda value: not value)] = {}
+    """The pod sets of each component, as that resource has them now: additions of its admitter are applied (row F4)."""
+    created: Annotated[Created | None, Field(exclude_if=lambda value: value is None)] = None
+    """The result of `PrepareInput.create`; None if it was not given, or not begun."""
 
 
 class ReplaceInput(MakeInput):

@@ -314,6 +314,13 @@ class Operation(Payload):
     """The launch that it makes of each component (replacements)."""
     report_done: Report | None = None
     """The status it applies to the cluster when it succeeds."""
+    creates: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it also creates the components, as soon as the attempt's owner exists (preparations)."""
+
+    @property
+    def is_creating(self) -> bool:
+        """Whether it creates an attempt's components: a creation, or a preparation that goes on to it."""
+        return self.creates or self.kind is OperationKind.CREATE
 
 
 class State(Payload):

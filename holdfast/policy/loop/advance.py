@@ -16,7 +16,7 @@ from holdfast.policy.attempt.replace import joined, replaced_at
 from holdfast.policy.attempt.requeue import next_cycle
 from holdfast.policy.attempt.settle import enter, settle
 from holdfast.policy.failures.avoided_nodes import down_in, exclude, standing
-from holdfast.policy.loop.operations import is_timed, patience, promise
+from holdfast.policy.loop.operations import creates_at_once, is_timed, patience, promise
 from holdfast.policy.sides.gang import met
 from holdfast.policy.sides.staging import fetching, skipped
 from holdfast.policy.status.audit import audited
@@ -406,11 +406,12 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         why = f"deleting what is still active of attempt {attempt.number}; what has ended is kept"
         return Run(OperationKind.CLEAR, why, state.hold_until)
     if attempt is not None and state.outcome is None and attempt.launch_failure is None:
+        count = len(spec.components) - len(attempt.waiting)
+        what = "1 component" if count == 1 else f"{count} components"
         if attempt.stage is Stage.PLANNED:
-            return Run(OperationKind.PREPARE, f"checking rights and making the owner of attempt {attempt.number}")
+            then = f"creating {what}" if creates_at_once(spec, state) else "making the owner"
+            return Run(OperationKind.PREPARE, f"checking rights and {then} of attempt {attempt.number}")
         if attempt.stage is Stage.PREPARED:
-            count = len(spec.components) - len(attempt.waiting)
-            what = "1 component" if count == 1 else f"{count} components"
             return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
         if attempt.parking is Parking.GOING:
             what = spec.titles(attempt.parked)

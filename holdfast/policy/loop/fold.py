@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
+from holdfast.model import Attempt, Observation, Phase, Reason, Stage, State
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
 from holdfast.policy.attempt.health import LIVE
@@ -148,7 +148,7 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     attempt, operation = state.attempt, state.operation
     if attempt is None or attempt.stage not in LIVE:
         return state
-    if operation is not None and operation.kind is OperationKind.CREATE:
+    if operation is not None and operation.is_creating:
         why = f"its submission was given up, since the configuration of {changed} changed during it"
         return edit(state, attempt=edit(attempt, interrupted=why))
     # An earlier release recorded no digest. Use "", which differs from that of every component that changes now.
@@ -195,7 +195,8 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         if why:
             return hold(state, why, max((number, *observation.others)), now)
     # Nothing can be observed of an attempt before its owner exists. A snapshot before that is of another workload.
-    begun = attempt is not None and attempt.stage in LIVE and attempt.stage is not Stage.PLANNED
+    creates = state.operation is not None and state.operation.creates
+    begun = attempt is not None and attempt.stage in LIVE and (creates or attempt.stage is not Stage.PLANNED)
     known = begun and attempt is not None and observation.attempt == attempt.number
     foreign = (
         known

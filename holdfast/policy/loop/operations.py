@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from holdfast import names
 from holdfast.model import (
     Attempt,
+    InterruptedCreate,
     Operation,
     OperationKind,
     Reason,
@@ -16,6 +18,7 @@ from holdfast.model import (
     SuspendMode,
     Workload,
 )
+from holdfast.model.calls.cluster import Created, Prepared
 from holdfast.model.calls.operations import OPERATIONS
 from holdfast.policy.attempt.health import timings
 from holdfast.policy.attempt.park import mergeable
@@ -47,6 +50,18 @@ def is_timed(spec: Workload, state: State, kind: OperationKind) -> bool:
     return kind in _SUBMITTING and (waits or (kind is OperationKind.PREPARE and spec.allow_missing_kinds))
 
 
+def creates_at_once(spec: Workload, state: State) -> bool:
+    """Whether preparing an attempt also creates its components, with no decision between (record 0065).
+
+    Not where refusals are waited for, which is timed over both; nor where an interrupted submission is replaced whole
+    (S4), each act is recorded first (L36), or a custom resource may say something new in between (F4, F7).
+    """
+    policy = state.policy
+    waits = policy.refused_create is RefusedCreate.WAIT or spec.allow_missing_kinds
+    replaces = policy.interrupted_create is InterruptedCreate.REPLACE
+    return not (waits or replaces or spec.sensitive or spec.source.generation is not None)
+
+
 def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     """Return the state with an operation under way.
 
@@ -57,6 +72,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         state = cause(state, Reason.AUDITED, f"before {run.audits}: {run.why}", now)
     attempt = state.attempt
     first = _first(spec, state, run.kind)
+    creates = run.kind is OperationKind.PREPARE and creates_at_once(spec, state)
     operation = Operation(
         kind=run.kind,
         attempt=attempt.number if attempt is not None else 0,
@@ -69,8 +85,10 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         report=first,
         causes=state.causes_total,
         patience=patience(state) if run.kind in _SUBMITTING else None,
+        creates=creates,
     )
-    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, state, run.kind))
+    makes = OperationKind.CREATE if creates else run.kind
+    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, state, makes))
     attempt = state.attempt
     if run.kind is OperationKind.REPLACE and attempt is not None:
         operation = edit(operation, launches={name: attempt.launches.get(name, 0) for name in attempt.replacing})
@@ -137,4 +155,9 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
     if operation is None:
         return None
     promised = OPERATIONS[operation.kind].promise
+    if operation.creates:
+        # The owner's uid is the submission's id: the activity puts it in.
+        promised = Prepared(
+            cluster_uid=state.cluster_uid, owner_uid=names.SUBMISSION, limits=state.limits, created=Created()
+        )
     return settle(spec, fold(state, promised, now), now) if promised is not None else None

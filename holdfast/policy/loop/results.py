@@ -75,7 +75,8 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
     state = _told(state, event, operation)
     match event:
         case Prepared():
-            if event.sequence > operation.report.sequence:
+            done = operation.report_done
+            if event.sequence > (done.sequence if done is not None else operation.report.sequence):
                 # The cluster holds a later report, from before this workflow was restored. Report again, above it.
                 state = edit(state, told=None, told_causes=told_causes)
             sequence = max(event.sequence, state.sequence)
@@ -83,7 +84,10 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             if attempt is not None and attempt.number == operation.attempt:
                 stage = Stage.PREPARED if live else attempt.stage
                 attempt = edit(attempt, owner_uid=event.owner_uid, stage=stage, borne=attempt.borne + event.borne)
-                state = edit(state, attempt=edit(attempt, pod_sets=event.pod_sets) if event.pod_sets else attempt)
+                attempt = edit(attempt, pod_sets=event.pod_sets) if event.pod_sets else attempt
+                state = edit(state, attempt=attempt)
+                if event.created is not None:
+                    return _created(state, attempt, event.created, now)
         case Created() if attempt is not None and attempt.number == operation.attempt:
             return _created(state, attempt, event, now)
         case Replaced() if attempt is not None and attempt.number == operation.attempt:
@@ -116,6 +120,10 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
                 else:
                     attempt = edit(attempt, borne=attempt.borne + borne)
                 state = edit(state, attempt=edit(attempt, objects=_known(attempt, objects)))
+            if operation.creates and attempt is not None and attempt.stage in LIVE:
+                # Its owner may be gone and its pods not: nothing more is made beside them.
+                why = "it was broken off, and is replaced whole"
+                state = edit(state, attempt=edit(state.attempt or attempt, interrupted=why))
             if operation.kind is OperationKind.PREPARE:
                 # It may have created the anchor before it was interrupted.
                 return edit(state, anchored=True)
@@ -210,6 +218,8 @@ def _told(state: State, event: OperationEnd, operation: Operation) -> State:
         case OperationInterrupted() | OperationRefused() | Staged():
             return state  # Staging reports no status: at first no object exists that could hold one.
         case Created(failure=failure, interrupted=interrupted) if failure is not None or interrupted:
+            ended = False
+        case Prepared(created=created) if created is None or created.failure is not None:
             ended = False
         case Replaced(failure=failure, left=left) if failure is not None or left:
             ended = False

@@ -115,7 +115,7 @@ def landed(state: State, end: OperationEnd | Observation | None, now: datetime) 
         case Observation():
             end, seen = Looked(untold=end.untold), edit(end, untold=False)
         case Prepared(broken_off=True):
-            end = OperationInterrupted(end.borne)
+            end = OperationInterrupted(end.borne, end.created.objects if end.created is not None else ())
         case Created(broken_off=True) | Replaced(broken_off=True):
             end = OperationInterrupted(end.borne, end.objects)
         case Prepared(asked=asked) if asked is not None:

@@ -261,12 +261,13 @@ def _now(spec: Workload, state: State) -> str:
         return text
     if operation is not None and operation.interrupted:
         return f"breaking off {operation.kind.value} of attempt {operation.attempt}"
-    if operation is not None and operation.kind is OperationKind.PREPARE:
+    if operation is not None and operation.kind is OperationKind.PREPARE and not operation.creates:
         return f"checking rights and making the owner of attempt {operation.attempt}{_bears_missing(spec, state)}"
-    if operation is not None and operation.kind is OperationKind.CREATE:
+    if operation is not None and operation.is_creating:
         count = len(spec.components) - (len(attempt.waiting) if attempt is not None else 0)
         what = "1 component" if count == 1 else f"the {count} components"
-        return f"creating {what} of attempt {operation.attempt}{_gives_up(state)}"
+        checks = "checking rights and " if operation.creates else ""
+        return f"{checks}creating {what} of attempt {operation.attempt}{_gives_up(state)}"
     if operation is not None and operation.kind is OperationKind.STAGE:
         kept = "its quota is kept" if state.phase is Phase.RESETTING else "nothing of it is in the cluster"
         what = ", ".join(f"{one.name} ({one.source})" for one in spec.mounts)

@@ -92,7 +92,7 @@ async def test_J13_the_second_is_created_once_the_first_is_ready(space: Space):
     (why,) = [one.message for one in status.causes if one.reason == "Starting"]
     assert why == "Job first is ready: creating Job second"
     acts = [act.name for act in await space.acts(handle)]
-    assert (acts.count(OperationKind.CREATE), acts.count(OperationKind.REPLACE)) == (1, 1)
+    assert (acts.count(OperationKind.PREPARE), acts.count(OperationKind.REPLACE)) == (1, 1)
     await space.truth.settle()
     space.truth.assert_told_truly("train")
     await space.complete("train")

@@ -96,7 +96,7 @@ async def _preparing(space: Space, name: str) -> Held:
     )
     await space.delete(names.API_VERSION, names.ATTEMPT_KIND, owner)
     handle = await space.submit(appwrapper(name, job(name)))
-    await _stage(space, handle, "checking rights and making the owner of attempt 1")
+    await _stage(space, handle, "checking rights and creating 1 component of attempt 1")
 
     async def waits() -> bool:
         description = await handle.describe()

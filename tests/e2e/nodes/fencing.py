@@ -97,12 +97,12 @@ class Fence:
         done = [each for each in done if each.resource != "selfsubjectaccessreviews"]
         assert len(done) <= len(late), [str(each) for each in done]
 
-    async def on_another(self, activity: str, seconds: float = 150) -> None:
-        """Wait until an activity whose heartbeat was lost is under way on another worker."""
+    async def on_another(self, activity: str, tries: int = 2, seconds: float = 150) -> None:
+        """Wait until an activity is under way on another worker than the one that is not heard of, at such a try."""
 
         async def check() -> bool:
             pending = (await self.handle.describe()).raw_description.pending_activities
-            return any(one.activity_type.name == activity and one.attempt > 1 for one in pending)
+            return any(one.activity_type.name == activity and one.attempt >= tries for one in pending)
 
         await until(check, seconds, f"another worker has taken {activity} over")
 

@@ -34,7 +34,7 @@ async def test_cut_off_from_temporal_only_it_goes_on_beside_the_next_and_makes_n
     await fence.audit.until(_refused, 60, "the second pod is refused")
     fence.temporal.black_hole()
     await fence.take_over()
-    await fence.on_another(OperationKind.CREATE)
+    await fence.on_another(OperationKind.CREATE, tries=1)  # Only who takes over creates apart from preparing.
     mark = len(fence.api.writes())
     await fence.lift(quota)
     status = await fence.reach("Running", 1)
@@ -58,7 +58,7 @@ async def test_cut_off_from_temporal_only_it_is_not_mixed_into_the_next_attempt(
     await fence.audit.until(_refused, 60, "the second pod is refused")
     fence.temporal.black_hole()
     await fence.take_over()
-    await fence.on_another(OperationKind.CREATE)
+    await fence.on_another(OperationKind.CREATE, tries=1)  # Only who takes over creates apart from preparing.
     await fence.handle.signal(names.SIGNAL_SUSPEND, "making room")
     deleted = await fence.audit.until(
         lambda each: each.worker and each.verb == "delete" and each.resource == "attempts", 150, "its owner is deleted"
@@ -114,7 +114,7 @@ async def test_cut_off_from_the_api_server_only_it_keeps_its_lease_and_goes_on_w
     await fence.take_over()
     await asyncio.sleep(3 * HEARTBEAT_SECONDS)
     (pending,) = (await fence.handle.describe()).raw_description.pending_activities
-    assert (pending.activity_type.name, pending.attempt) == (OperationKind.CREATE, 1), "its heartbeats still arrive"
+    assert (pending.activity_type.name, pending.attempt) == (OperationKind.PREPARE, 1), "its heartbeats still arrive"
     assert [life.name[:5] for life in fence.pods_made(1)] == ["first"]
 
     mended = await fence.mend()

@@ -72,8 +72,8 @@ async def test_U10_a_healthy_period_renews_the_budget_and_none_does_not(space: S
     status = await space.ended(handle)
     assert (status.phase, status.reason, status.restarts) == ("Failed", "RetryLimitExceeded", 2)
     acts = [act.name for act in await space.acts(handle)]
-    assert acts.count(OperationKind.CREATE) == 3
-    assert set(acts) <= {"prepare", "create", "observe", "remove", "force_remove", "report"}
+    assert acts.count(OperationKind.PREPARE) == 3
+    assert set(acts) <= {"prepare", "observe", "remove", "force_remove", "report"}
 
 
 @ROW("U10", level="e2e")

@@ -107,7 +107,11 @@ WAYS = {
         ("success TTL is over: its resources are removed",),
         "cancel removes its resources now",
     ),
-    "preparing": Says("Resuming", "creating attempt 1", "checking rights and making the owner of attempt 1"),
+    "preparing": Says(
+        "Resuming",
+        "creating attempt 1",
+        r"checking rights and creating 1 component of attempt 1 \(bears refusals that may pass for .*\)",
+    ),
 }
 
 

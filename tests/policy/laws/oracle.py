@@ -224,6 +224,8 @@ class Oracle:
     def task_done(self, before: State, flow: Flow) -> None:
         """Judge a workflow task."""
         task, after = flow.task, flow.state
+        if before.operation is not None and before.operation.creates:
+            self.of(number_of(before)).prepared = True  # It can be seen before its preparation has ended.
         if task is not None:
             for event in task.inbox:
                 match event:

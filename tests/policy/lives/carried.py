@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from holdfast.activities.facts.pods import PodState
@@ -35,7 +35,7 @@ class Activities(Making):
     def start(self, given: Given, tries: int = 1) -> Steps[Ended]:
         match given.kind:
             case OperationKind.PREPARE:
-                return self.prepare(given)
+                return self.prepare(given, tries)
             case OperationKind.STAGE:
                 return self.stage()
             case OperationKind.CREATE:
@@ -262,19 +262,20 @@ class Activities(Making):
             uri=min(places) if len(places) == 1 else "",
             disagree=len(places) > 1,
         )
-        return replace(done, answers=answers)
+        return edit(done, answers=answers)
 
     def _removed(self, given: Given, followed: dict[str, Thing]) -> Steps[Removed]:
         yield from self._report(given.report)
+        dying: datetime | None = None
         while True:
             if given.request is not None and given.request.conflict is not None:
                 pods = [one for one in (yield from self._send(self._all_pods)) if one.attempt == given.attempt]
                 followed |= {one.uid: one for one in pods if one.state is PodState.RUNNING}
-            owner = yield from self._owner(given)
+            owner = yield from self._any_owner(given)
             if owner is not None and owner.deleting is None:
                 yield from self._delete(owner, foreground=self.propagation_foreground)
             # A removal that began late gives its pods their grace all the same.
-            dying = owner.deleting if owner is not None else None
+            dying = owner.deleting if owner is not None else dying
             passed = dying is None or self._seen(dying) >= given.grace
             left = yield from self._remains(given)
             if not left:
@@ -284,7 +285,7 @@ class Activities(Making):
 
     def force_remove(self, given: Given) -> Steps[Removed]:
         yield from self._report(given.report)
-        owner = yield from self._owner(given)
+        owner = yield from self._any_owner(given)
         if owner is not None and owner.deleting is None:
             yield from self._delete(owner, foreground=self.propagation_foreground)
         rounds = 0
@@ -312,21 +313,6 @@ class Activities(Making):
         version = thing.version
         with suppress(NotFoundError, ConflictError):
             yield from self._send(lambda: self.cluster.strip(thing.kind, thing.name, thing.uid, version, HOLD))
-
-    def _remains(self, given: Given) -> Steps[list[Thing]]:
-        """Look for all that may be left: the owner first, pods last, so that an empty answer is a proof."""
-        owner = yield from self._owner(given)
-        found: list[Thing] = []
-        for name in (each for one in self.weather.plan for each in one.object_names):
-            job = yield from self._find(Kind.COMPONENT, name)
-            if job is not None and job.attempt == given.attempt:
-                found.append(job)
-        pods = yield from self._send(self._all_pods)
-        return [*found, *pods, *([owner] if owner is not None else [])]
-
-    def _all_pods(self) -> list[Thing]:
-        self.cluster.ask()
-        return self.cluster.of(Kind.POD)
 
     def _give_up(self, left: list[Thing]) -> Removed:
         remnants = tuple(

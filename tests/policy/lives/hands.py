@@ -46,6 +46,7 @@ class Given:
     strips: bool
     turn: int
     resuming: tuple[str, ...]
+    creates: bool
     request: CheckpointRequest | None = None
 
     @classmethod
@@ -71,6 +72,7 @@ class Given:
             strips=operation.strips,
             turn=attempt.turns if attempt is not None else 0,
             resuming=attempt.resuming if attempt is not None else (),
+            creates=operation.creates,
             request=state.checkpoint,
         )
 
@@ -104,6 +106,25 @@ class Hands:
         """Return the attempt's owner, if what is under its name is ours."""
         found = yield from self._find(Kind.OWNER, owner_name(given.attempt))
         return found if found is not None and given.owner_uid in {"", found.uid} else None
+
+    def _any_owner(self, given: Given) -> Steps[Thing | None]:
+        """Return the attempt's owner, also one that a late worker has made in the place of what is gone."""
+        return (yield from self._find(Kind.OWNER, owner_name(given.attempt)))
+
+    def _remains(self, given: Given) -> Steps[list[Thing]]:
+        """Look for all that may be left: the owner first, pods last, so that an empty answer is a proof."""
+        owner = yield from self._any_owner(given)
+        found: list[Thing] = []
+        for name in (each for one in self.weather.plan for each in one.object_names):
+            job = yield from self._find(Kind.COMPONENT, name)
+            if job is not None and job.attempt == given.attempt:
+                found.append(job)
+        pods = yield from self._send(self._all_pods)
+        return [*found, *pods, *([owner] if owner is not None else [])]
+
+    def _all_pods(self) -> list[Thing]:
+        self.cluster.ask()
+        return self.cluster.of(Kind.POD)
 
     def _seen(self, since: datetime) -> timedelta:
         """Return how much of the time since then could be seen."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
 from holdfast.model.calls.cluster import Created, PlannedComponent, Prepared, Replaced
 from holdfast.model.life.state import STANDSTILL
+from holdfast.policy.values.edit import edit
 from tests.fakes.ledger import ConflictError, Hand, Kind, RefusedError, Thing
 from tests.fakes.ledger import Unreachable as Dark
 from tests.policy.lives.hands import ANCHOR, Given, Hands, Steps
@@ -19,12 +21,34 @@ INTERRUPTED = "Interrupted"
 class Making(Hands):
     """The operations that lead to a running attempt."""
 
-    def prepare(self, given: Given) -> Steps[Prepared]:
+    def prepare(self, given: Given, tries: int) -> Steps[Prepared]:
+        fences = [edit(given.report, sequence=given.report_done.sequence)] if given.creates and tries > 1 else []
+        if fences:
+            yield from self._report(given.report)
+            yield from self._report(fences[0])
+            left = yield from self._remains(given)
+            owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
+            if owner is None or owner.deleting is not None:
+                if [one for one in left if one.attempt == given.attempt]:
+                    return Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), created=self._lost(given))
+            else:
+                return Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits())
         anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
         sequence = anchor.report.sequence if anchor.report is not None else 0
-        yield from self._report(given.report)
+        for report in (given.report, *fences):
+            yield from self._report(report)
         owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
-        return Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=sequence)
+        prepared = Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=sequence)
+        if not given.creates or tries > 1 or not (yield from self._current(given)):
+            return prepared
+        created = yield from self.create(replace(given, owner_uid=owner.uid), tries)
+        return edit(prepared, created=created)
+
+    def _current(self, given: Given) -> Steps[bool]:
+        """Whether nothing else has reported since the preparation began: then the attempt lives."""
+        anchor = yield from self._find(Kind.ANCHOR, ANCHOR)
+        shown = anchor.report.sequence if anchor is not None and anchor.report is not None else None
+        return shown == given.report.sequence
 
     def _make(self, kind: Kind, name: str, owner: str, attempt: int) -> Steps[Thing]:
         """Make an object, or find that it is there; an owner that is being deleted is waited out."""
@@ -161,6 +185,9 @@ class Making(Hands):
                 return "BeingDeleted"
             if given.replaces_interrupted and given.kind is OperationKind.CREATE and sends == 1:
                 return INTERRUPTED
+            if found.late and self.cluster.hand is not Hand.LATE:
+                found.late = False  # A request that came late made it, and it is the attempt's all the same.
+                self.cluster.change(found)
         return ""
 
     def _living_owner(self, given: Given) -> Steps[bool]:

@@ -106,6 +106,7 @@ def _deleted() -> Elements:
 MOMENTS: dict[str, Callable[[], Life]] = {
     "submitted": Life,
     "preparing": lambda: Life(hold={OperationKind.PREPARE}).settle(),
+    "preparing a stream": lambda: Elements(hold={OperationKind.PREPARE}).settle(),
     "creating": lambda: Life(hold={OperationKind.CREATE}).settle(),
     "creating a stream": lambda: Elements(hold={OperationKind.CREATE}).settle(),
     "creating a stream with a timeout": lambda: Elements(

@@ -28,7 +28,7 @@ from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.verdicts.decide import decide
 from holdfast.policy.verdicts.hold import hold
 from tests.policy.lives.advanced import advance
-from tests.policy.lives.elements import config
+from tests.policy.lives.elements import Elements, config
 from tests.policy.lives.life import Life, workload
 from tests.policy.lives.moments import moment
 
@@ -47,7 +47,8 @@ GONE = timedelta(minutes=10)
 @pytest.mark.parametrize(
     ("at", "kind", "why", "until"),
     [
-        ("preparing", OperationKind.PREPARE, "checking rights and making the owner of attempt 1", None),
+        ("preparing", OperationKind.PREPARE, "checking rights and creating 1 component of attempt 1", None),
+        ("preparing a stream", OperationKind.PREPARE, "checking rights and making the owner of attempt 1", None),
         ("creating", OperationKind.CREATE, "creating 1 component of attempt 1", None),
         ("creating a stream", OperationKind.CREATE, "creating 4 components of attempt 1", None),
         ("making again", OperationKind.REPLACE, "making again Pod pe-1 of attempt 1", None),
@@ -175,7 +176,7 @@ def test_an_operation_bears_when_it_began_what_it_tells_and_how_many_causes_it_t
 
 
 def test_creation_does_not_write_again_what_preparation_wrote():
-    life = moment("creating")
+    life = moment("creating a stream")
     operation, told = life.state.operation, life.state.told
     assert operation is not None
     assert told is not None
@@ -187,7 +188,7 @@ def test_creation_does_not_write_again_what_preparation_wrote():
 
 @pytest.mark.parametrize("what", ["an operation was interrupted", "the resource has changed", "something is owed"])
 def test_creation_writes_its_status_if_another_may_be_shown(what: str):
-    life = moment("creating")
+    life = moment("creating a stream")
     state = edit(life.state, operation=None)
     told = state.told
     assert told is not None
@@ -214,7 +215,7 @@ def test_a_look_writes_what_was_told_before_so_that_another_hands_status_is_put_
 
 @pytest.mark.parametrize("kind", [OperationKind.PREPARE, OperationKind.OBSERVE, OperationKind.REPORT])
 def test_an_operation_that_changes_no_status_promises_none(kind: OperationKind):
-    life = moment("running")
+    life = Elements().up() if kind is OperationKind.PREPARE else moment("running")
     state = begin(life.spec, life.state, Run(kind, "because"), life.now)
     assert state.operation is not None
     assert (state.operation.report_done, state.operation.causes_done) == (None, 0)
@@ -238,7 +239,7 @@ def test_a_preparation_leaves_the_cluster_its_limits_the_owner_and_the_anchor():
     assert (attempt.stage, attempt.owner_uid) == (Stage.PREPARED, "o")
 
 
-@pytest.mark.parametrize(("sequence", "now", "again"), [(0, 1, False), (1, 1, False), (40, 40, True)])
+@pytest.mark.parametrize(("sequence", "now", "again"), [(0, 2, False), (1, 2, False), (2, 2, False), (40, 40, True)])
 def test_what_an_anchor_bears_from_before_a_restoration_is_told_over(sequence: int, now: int, again: bool):
     life = prepared(sequence=sequence)
     assert life.state.sequence == now

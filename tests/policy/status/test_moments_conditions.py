@@ -24,7 +24,8 @@ GOING = "QuotaReserved ResourcesDeployed DeletingResources"
 LATE = "the workload: PodsNotRunning: 1 of 2 pods did not run in time"
 HOLDS = {
     "submitted": "",
-    "preparing": QUOTA,
+    "preparing": THERE,
+    "preparing a stream": QUOTA,
     "creating": THERE,
     "creating a stream": THERE,
     "creating a stream with a timeout": THERE,

@@ -14,6 +14,11 @@ TOLD = {
     "preparing": """
         Resuming 1 -> None
         why creating attempt 1
+        now checking rights and creating 1 component of attempt 1 (bears refusals that may pass for 1m)
+    """,
+    "preparing a stream": """
+        Resuming 1 -> None
+        why creating attempt 1
         now checking rights and making the owner of attempt 1
     """,
     "creating": """

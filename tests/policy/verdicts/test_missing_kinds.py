@@ -40,7 +40,8 @@ def test_by_default_it_is_refused():
     call = call_of(life.spec, life.state, "uid", life.now)
     assert isinstance(call.argument, PrepareInput)
     assert not call.argument.waits_for_kinds
-    assert call.start_to_close == timedelta(minutes=2)
+    assert call.argument.create is not None, "nothing is waited for, so that it may go on at once"
+    assert call.start_to_close == timedelta(hours=1)
     assert not is_breakable(life.spec, life.state, OperationKind.PREPARE)
 
 

@@ -1,0 +1,232 @@
+"""A preparation that also creates: at its first try only, and never beside what an earlier try may have left."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.activity import ActivityCancellationDetails
+
+from holdfast import names
+from holdfast.activities.cluster import ClusterActivities
+from holdfast.activities.kube.client import Object
+from holdfast.model import Event, Limits, Reason
+from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, config, deployment, eventually, job, pod
+from tests.activities.operations.test_crashes import BEFORE_OR_AFTER, Crash, Crashing
+from tests.activities.operations.test_submission import let_jobs, said, submitted
+from tests.quotas import limited
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+ROW = pytest.mark.row
+ATTEMPTS = "/attempts"
+
+
+def reports(bench: Bench) -> dict[str, Any]:
+    """Return the two reports of one operation, as each of its tries has them."""
+    said = Event(reason=Reason.SUBMISSION_SUCCEEDED, message=f"submission {names.SUBMISSION}: all of it exists")
+    return {"report": bench.report(), "report_submitted": bench.report(events=(said,))}
+
+
+async def lose_owner(bench: Bench) -> None:
+    """Delete the attempt's owner, and leave its pods until the collector comes."""
+    owner = await bench.owner()
+    assert owner is not None
+    metadata = owner["metadata"]
+    await bench.admin.delete(
+        names.API_VERSION, names.ATTEMPT_KIND, metadata["name"], bench.namespace, uid=metadata["uid"]
+    )
+
+
+async def held(bench: Bench) -> None:
+    """Have a pod that a finalizer keeps, so that it outlives its owner."""
+    (made,) = await bench.pods()
+    finalizers = {"metadata": {"finalizers": ["example.com/hold"]}}
+    metadata = made["metadata"]
+    await bench.admin.patch("v1", "Pod", metadata["name"], bench.namespace, uid=metadata["uid"], patch=finalizers)
+
+
+async def let_go(bench: Bench) -> None:
+    for one in await bench.pods():
+        metadata, finalizers = one["metadata"], {"metadata": {"finalizers": None}}
+        await bench.admin.patch("v1", "Pod", metadata["name"], bench.namespace, uid=metadata["uid"], patch=finalizers)
+
+
+async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
+    bench.components = (config(), job())
+    prepared = await bench.begin(**reports(bench))
+    assert prepared.created is not None
+    assert (prepared.created.failure, len(prepared.created.objects)) == (None, 2)
+    owner, anchor = await bench.owner(), await bench.anchor()
+    assert owner is not None
+    assert anchor is not None
+    assert owner["metadata"]["uid"] == prepared.owner_uid
+    assert owner["status"] == {"submitted": True}
+    assert anchor["status"]["sequence"] == 2
+    (event,) = await bench.events()
+    assert event["message"] == f"submission {prepared.owner_uid}: all of it exists"
+
+
+@ROW("A19", level="e2e")
+@BEFORE_OR_AFTER
+async def test_A19_a_worker_that_dies_at_any_change_leaves_the_rest_to_creation(bench: Bench, after: bool):
+    bench.components = (config(), job(), deployment(), pod())
+    crashing, given, tries = Crashing(bench.kube), reports(bench), 0
+
+    async def work() -> None:
+        nonlocal tries
+        tries += 1
+        prepared = await bench.begin(tries, **given)
+        assert prepared.created is None
+        assert (await bench.create(patience=5.0)).failure is None
+
+    assert await crashing.survive(work, after) >= 8
+    owners = await bench.admin.list(names.API_VERSION, names.ATTEMPT_KIND, bench.namespace)
+    assert len(owners["items"]) == 1
+
+    async def all_run() -> bool:
+        return (await bench.observe()).pods.running == 5
+
+    await eventually(all_run)
+    assert len(await bench.pods()) == 5
+
+
+@pytest.mark.parametrize("died_after", range(1, 9))
+async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
+    """There are eight changes: anchor, status, owner, three components, the mark, and the status of the end."""
+    bench.components = (config(), job(), pod())
+    given, made = reports(bench), 0
+    send = bench.kube.mutate
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        nonlocal made
+        answer = await send(method, path, **options)
+        made += 1
+        if made == died_after:
+            raise Crash
+        return answer
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        await bench.begin(1, **given)
+    prepared = await bench.begin(2, **given)
+    assert prepared.created is None
+    assert prepared.owner_uid
+    assert (await bench.create()).failure is None
+    assert await submitted(bench)
+    owners = await bench.admin.list(names.API_VERSION, names.ATTEMPT_KIND, bench.namespace)
+    assert len(owners["items"]) == 1
+
+
+@ROW("L13", level="e2e")
+async def test_nothing_is_created_under_an_owner_that_was_made_after_its_removal(bench: Bench):
+    """The worker stalls before it makes the owner; meanwhile another makes the attempt, which is then removed."""
+    bench.components = (pod(),)
+    report, done = bench.report(), bench.report()
+    send, stalled, go_on = bench.kube.mutate, asyncio.Event(), asyncio.Event()
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        if path.endswith(ATTEMPTS) and not stalled.is_set():
+            stalled.set()
+            await go_on.wait()
+        return await send(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    late = asyncio.ensure_future(bench.begin(1, report=report, report_submitted=done))
+    await stalled.wait()
+    taken_over = await bench.begin(2, report=report, report_submitted=done)
+    assert taken_over.owner_uid
+    assert (await bench.create()).failure is None
+    assert (await bench.remove()).gone
+    go_on.set()
+    prepared = await late
+    assert (prepared.created, await bench.pods()) == (None, [])
+    owner = await bench.owner()
+    assert owner is not None, "it came late, and nothing is under it"
+    assert owner["metadata"]["uid"] not in {"", taken_over.owner_uid}
+
+
+async def test_a_removal_proves_an_owner_of_another_uid_gone_too(bench: Bench):
+    await bench.begin(**reports(bench))
+    assert (await bench.owner()) is not None
+    assert (await bench.remove(owner_uid="an-earlier-one")).gone
+    assert (await bench.owner(), await bench.pods()) == (None, [])
+
+
+@ROW("L13", level="e2e")
+async def test_who_takes_over_stops_the_one_before(bench: Bench):
+    """Its owner could be deleted and made again by the one before, beside pods that are still ending."""
+    bench.components = (pod(),)
+    given = reports(bench)
+    assert (await bench.begin(2, **given)).created is None
+    await lose_owner(bench)
+    prepared = await bench.begin(1, **given)
+    assert (prepared.created, await bench.pods()) == (None, [])
+
+
+@pytest.mark.parametrize("how", ["gone", "dying"])
+async def test_nothing_is_made_beside_the_pods_of_a_lost_owner(bench: Bench, how: str):
+    bench.components = (pod(),)
+    given = reports(bench)
+    await bench.begin(1, **given)
+    await eventually(bench.pods)
+    await held(bench)
+    if how == "dying":
+        owner = await bench.owner()
+        assert owner is not None
+        key = (names.API_VERSION, names.ATTEMPT_KIND, owner["metadata"]["name"], bench.namespace)
+        await bench.admin.delete(*key, uid=owner["metadata"]["uid"], propagation="Foreground")
+    else:
+        await lose_owner(bench)
+
+        async def gone() -> bool:
+            return await bench.owner() is None
+
+        await eventually(gone)
+    prepared = await bench.begin(2, **given)
+    assert prepared.owner_uid == ""
+    assert prepared.created is not None
+    assert prepared.created.failure is not None
+    assert prepared.created.failure.reason == "OwnerGone"
+    removal = asyncio.ensure_future(bench.remove(owner_uid=""))
+    await let_go(bench)
+    assert (await removal).gone
+    assert await bench.pods() == []
+
+
+async def test_what_was_allowed_when_it_began_is_left_to_its_creation(bench: Bench):
+    """A refusal here would end the workload, and leave what the first try has made."""
+    bench.components = (config(), job())
+    given = reports(bench)
+    await bench.begin(1, **given)
+    await let_jobs(bench, False)
+    prepared = await bench.begin(2, **given)
+    assert (prepared.created, prepared.owner_uid != "") == (None, True)
+
+
+async def test_a_grace_beyond_the_limit_of_the_operator_is_cut(bench: Bench):
+    limits, cluster = Limits(grace_period_maximum=timedelta(seconds=1)), bench.target.cluster_uid
+    bench.activities = ClusterActivities(bench.kube, "test", cluster, INSTALLATION, limits, rendezvous=RENDEZVOUS)
+    await limited(bench.admin, bench.namespace, {"count/jobs.batch": "0"}, name="none")
+    begun = asyncio.get_running_loop().time()
+    prepared = await bench.begin(patience=60.0, **reports(bench))
+    assert asyncio.get_running_loop().time() - begun < 20
+    assert prepared.created is not None
+    assert prepared.created.failure is not None
+    assert prepared.created.failure.reason == "QuotaExceeded"
+
+
+async def test_S10_what_was_made_is_handed_over_when_it_is_broken_off(bench: Bench):
+    bench.components = (config(), job())
+    await limited(bench.admin, bench.namespace, {"count/jobs.batch": "0"}, name="none")
+    task = asyncio.ensure_future(bench.begin(patience=60.0, **reports(bench)))
+    await eventually(lambda: said(bench, "creating Job"))
+    assert bench.environment is not None
+    bench.environment.cancel(ActivityCancellationDetails(cancel_requested=True))
+    prepared = await task
+    assert prepared.broken_off
+    assert prepared.created is not None
+    assert [one.kind for one in prepared.created.objects] == ["ConfigMap"]
+    assert (await bench.remove(owner_uid="")).gone
+    assert await bench.owner() is None
