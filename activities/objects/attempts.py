@@ -35,11 +35,6 @@ def number_of(owner: Mapping[str, Any]) -> int:
     return number if isinstance(number, int) else 0
 
 
-def workload_of(thing: Mapping[str, Any]) -> str:
-    """Return the workload's uid in an object's label; empty if it has none."""
-    return str(mapping(mapping(thing.get("metadata")).get("labels")).get(names.LABEL_WORKLOAD_UID, ""))
-
-
 def attempt_of(thing: Mapping[str, Any]) -> int:
     """Return the attempt number in an object's label; 0 if it has none."""
     number = str(mapping(mapping(thing.get("metadata")).get("labels")).get(names.LABEL_ATTEMPT, ""))

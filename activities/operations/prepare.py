@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -12,22 +13,18 @@ from holdfast import formats, names
 from holdfast.activities.kube.client import (
     AlreadyExists,
     Conflict,
-    Forbidden,
     KubeError,
     NotFound,
     Object,
-    UnknownKind,
     Unreachable,
 )
 from holdfast.activities.kube.priority import BEGINNING
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.kube.trim import owned_trace
-from holdfast.activities.objects.attempts import attempt_of, refuse_revived, workload_of
-from holdfast.activities.objects.copies import read_objects
+from holdfast.activities.objects.attempts import refuse_revived
 from holdfast.activities.objects.make import lost_of
 from holdfast.activities.objects.rehearse import rehearse
 from holdfast.activities.operations.create import create_under
-from holdfast.activities.operations.report import applied
+from holdfast.activities.operations.report import applied, apply_report, write_over
 from holdfast.activities.site.anchor import (
     asked_of,
     is_marked,
@@ -42,7 +39,7 @@ from holdfast.activities.site.field_paths import written
 from holdfast.activities.site.permissions import until_permitted
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, conflict, is_broken_off, refused, tries
 from holdfast.errors import HoldfastError
-from holdfast.model import ObjectRef, PodSet, Report
+from holdfast.model import ConditionType, ObjectRef, PodSet, Report
 from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
 
 _WAIT_SECONDS = 0.5
@@ -59,77 +56,128 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
         try:
             await site.precedence.give_way(BEGINNING)
             if given.create is None:
-                return (await _prepare_or_withdraw(site, given, pulse))[0]
+                return await _prepare(site, given, pulse)
             if tries() > 1:
                 return await _take_over(site, given, given.create, pulse)
-            prepared, owner = await _prepare_or_withdraw(site, given, pulse)
-            if not await _is_current(site, given):
-                return prepared
-            create = _completed(site, given, given.create, prepared)
-            created = await create_under(site, create, pulse, objects, owner)
-            return prepared.model_copy(update={"created": created})
+            return await _prepare_and_create(site, given, given.create, pulse, objects)
         except asyncio.CancelledError:
             if not (given.hands_over and is_broken_off()):
                 raise
             made = Created(objects=tuple(objects), broken_off=True) if objects else None
             return Prepared(cluster_uid="", owner_uid="", borne=pulse.borne, broken_off=True, created=made)
+        except ApplicationError as error:
+            if error.non_retryable and given.attempt == 1 and given.target.anchor is None:
+                await _withdraw(site, given.target)
+            raise
 
 
-async def _is_current(site: Site, given: PrepareInput) -> bool:
-    """Whether nothing has been reported since this preparation's own report, by a quorum read after its owner exists.
+async def _prepare(site: Site, given: PrepareInput, pulse: Pulse, report: Report | None = None) -> Prepared:
+    """Run all checks, and make what does not exist yet; `report` is written instead of that of the input, if given."""
+    anchor = await _check_and_anchor(site, given, pulse)
+    sequence = sequence_of(given.target, anchor)
+    _, shown = await applied(site, given.target, report or given.report)
+    # From this report on, the resource shows that it holds quota; what it asks for is read from that version (row F8).
+    anchor = dict(shown or anchor)
+    pod_sets = _pod_sets(given.target, anchor)
+    owner = await _ensure_owner(site, given, anchor, pulse)
+    prepared = _prepared(site, given, anchor, owner, pulse)
+    sequence = max(sequence, given.report.sequence)
+    return prepared.model_copy(update={"sequence": sequence, "pod_sets": pod_sets})
 
-    A worker that another has taken over from may make the owner too late, even after its attempt was proven gone. But
-    whoever takes over, and each removal, first reports with a higher sequence. So such an owner stays empty.
+
+async def _prepare_and_create(
+    site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse, objects: list[ObjectRef]
+) -> Prepared:
+    """Prepare, and create unless another has taken over; append each object to `objects` once it exists.
+
+    The report comes after the owner: whoever takes over, and each removal, first writes one of a higher sequence. So if
+    this one is written, nobody had before the owner existed, and an owner that is made too late stays empty.
     """
-    anchor = await site.kube.find(*key_of(given.target))
-    if anchor is None or not is_ours(given.target, anchor):
-        return False
-    return sequence_of(given.target, anchor) == given.report.sequence
-
-
-async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse) -> Prepared:
-    """Prepare an attempt that an earlier try may have begun to create; leave what is missing to its creation.
-
-    Where that try's owner is gone, its pods may still run: nothing is created beside them, and the attempt is lost.
-    """
-    await site.confirm(given.target)
-    # The earlier try may still go on somewhere. After this report, it creates nothing under an owner that it makes.
-    fence = given.report.model_copy(update={"sequence": create.report_submitted.sequence, "events": ()})
-    anchor = await _told(site, given, fence)
-    # In this order: what is found without its owner then has lost it.
-    left = await _is_left(site, given)
-    owner = await _find_owner(site, given)
-    if _is_dying(owner) or (owner is None and left):
-        lost = Created(
-            failure=lost_of(create, f"{_title(given)} is gone or being deleted, and nobody has asked for that")
-        )
-        return _prepared(site, given, anchor, None, pulse).model_copy(update={"created": lost})
-    if owner is None or anchor is None:
-        return (await _prepare_or_withdraw(site, given, pulse, fence))[0]
-    return _prepared(site, given, anchor, owner, pulse)
-
-
-async def _prepare_or_withdraw(
-    site: Site, given: PrepareInput, pulse: Pulse, fence: Report | None = None
-) -> tuple[Prepared, Object]:
-    try:
-        return await _prepare(site, given, pulse, fence)
-    except ApplicationError as error:
-        if error.non_retryable and given.attempt == 1 and given.target.anchor is None:
-            await _withdraw(site, given.target)
-        raise
-
-
-def _completed(site: Site, given: PrepareInput, create: CreateInput, prepared: Prepared) -> CreateInput:
-    """Return what to create, with what was not known before the preparation."""
+    anchor = await _check_and_anchor(site, given, pulse)
+    owner = await _ensure_owner(site, given, anchor, pulse)
+    later, shown = await applied(site, given.target, given.report)
+    prepared = _prepared(site, given, shown or anchor, owner, pulse)
+    if later or shown is None:
+        return prepared
     patience = site.grace(create.patience) if create.patience is not None else None
-    return create.model_copy(
+    completed = create.model_copy(
         update={
             "owner_uid": prepared.owner_uid,
             "components": create.components or given.components,
             "patience": patience,
             "report_submitted": create.report_submitted.of_submission(prepared.owner_uid),
         }
+    )
+    ended = names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations"))
+    created = await create_under(site, completed, pulse, objects, None if ended else owner)
+    return prepared.model_copy(update={"created": created})
+
+
+async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse) -> Prepared:
+    """Prepare an attempt that an earlier try may have begun to create; leave what is missing to its creation.
+
+    If that try has reported, its owner existed. Where it is gone, its pods may still run: nothing is created beside
+    them, and the attempt is lost. If it has not, it never will once a report of a higher sequence is written.
+    """
+    await site.confirm(given.target)
+    fence = given.report.model_copy(update={"sequence": create.report_submitted.sequence})
+    anchor = await _fenced(site, given, fence)
+    shown = sequence_of(given.target, anchor) if anchor is not None else -1
+    if shown > fence.sequence:
+        why = "another operation has reported since its preparation began: the attempt is replaced whole"
+        return _prepared(site, given, anchor, None, pulse, Created(interrupted=why))
+    begun = shown == given.report.sequence or (shown == fence.sequence and _is_submitted(anchor))
+    if begun:
+        await apply_report(site, given.target, given.report)  # Its Events may be missing.
+    else:
+        await apply_report(site, given.target, fence)
+    owner = await _find_owner(site, given)
+    dying = owner is not None and "deletionTimestamp" in owner["metadata"]
+    if begun and (owner is None or dying):
+        name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
+        lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
+        return _prepared(site, given, anchor, None, pulse, Created(failure=lost))
+    if owner is None or dying or anchor is None:
+        return await _prepare(site, given, pulse, fence)
+    # What could refuse the attempt has been checked: a refusal now would leave what exists.
+    return _prepared(site, given, anchor, owner, pulse)
+
+
+async def _fenced(site: Site, given: PrepareInput, fence: Report) -> Object | None:
+    """Return the anchor once it shows that the earlier try has reported, or keeps it from that; None without one."""
+    while True:
+        anchor = await site.kube.find(*key_of(given.target))
+        if anchor is None or not is_ours(given.target, anchor):
+            return None
+        if sequence_of(given.target, anchor) >= given.report.sequence:
+            return anchor
+        with suppress(Conflict, NotFound):
+            await write_over(site, given.target, anchor, fence)
+
+
+def _is_submitted(anchor: Mapping[str, Any] | None) -> bool:
+    """Whether an Anchor shows that all of the attempt was created."""
+    shown = mappings(mapping((anchor or {}).get("status")).get("conditions"))
+    return any((one.get("type"), one.get("status")) == (ConditionType.SUBMITTED, "True") for one in shown)
+
+
+def _prepared(
+    site: Site,
+    given: PrepareInput,
+    anchor: Mapping[str, Any] | None,
+    owner: Object | None,
+    pulse: Pulse,
+    created: Created | None = None,
+) -> Prepared:
+    return Prepared(
+        sequence=sequence_of(given.target, anchor) if anchor is not None else 0,
+        cluster_uid=site.cluster_uid,
+        anchor_uid=anchor["metadata"]["uid"] if anchor is not None else "",
+        owner_uid=owner["metadata"]["uid"] if owner is not None else "",
+        limits=site.limits,
+        borne=pulse.borne,
+        asked=asked_of(given.target, anchor) if anchor is not None else None,
+        created=created,
     )
 
 
@@ -146,46 +194,14 @@ async def _withdraw(site: Site, target: Target) -> None:
         return  # What was refused stays refused; this was only tidying up.
 
 
-async def _prepare(
-    site: Site, given: PrepareInput, pulse: Pulse, fence: Report | None = None
-) -> tuple[Prepared, Object]:
+async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:
+    """Run every check that can refuse the attempt; return its anchor, which is made if there is none."""
     await site.confirm(given.target)
     _check_names(given)
     await until_permitted(site, given, pulse)
     await refuse_revived(site, given.target, given.attempt)
     await rehearse(site, given)
-    anchor = await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
-    sequence = sequence_of(given.target, anchor)
-    # From this report on, the resource shows that it holds quota; what it asks for is read from that version (row F8).
-    anchor = await _told(site, given, fence) or anchor
-    owner = await _ensure_owner(site, given, anchor, pulse)
-    prepared = _prepared(site, given, anchor, owner, pulse)
-    return prepared.model_copy(update={"sequence": max(sequence, given.report.sequence)}), owner
-
-
-async def _told(site: Site, given: PrepareInput, fence: Report | None) -> Object | None:
-    """Report that the preparation begins, then once more with a higher sequence if given; return the anchor, if any."""
-    _, anchor = await applied(site, given.target, given.report)
-    if fence is not None and anchor is not None:
-        _, anchor = await applied(site, given.target, fence)
-    return dict(anchor) if anchor is not None else None
-
-
-def _prepared(site: Site, given: PrepareInput, anchor: Object | None, owner: Object | None, pulse: Pulse) -> Prepared:
-    return Prepared(
-        sequence=sequence_of(given.target, anchor) if anchor is not None else 0,
-        cluster_uid=site.cluster_uid,
-        anchor_uid=anchor["metadata"]["uid"] if anchor is not None else "",
-        owner_uid=owner["metadata"]["uid"] if owner is not None else "",
-        limits=site.limits,
-        borne=pulse.borne,
-        asked=asked_of(given.target, anchor) if anchor is not None else None,
-        pod_sets=_pod_sets(given.target, anchor) if anchor is not None else {},
-    )
-
-
-def _title(given: PrepareInput) -> str:
-    return f"attempt {given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
+    return await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
 
 
 async def _find_owner(site: Site, given: PrepareInput) -> Object | None:
@@ -194,25 +210,6 @@ async def _find_owner(site: Site, given: PrepareInput) -> Object | None:
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     ours = owner is not None and mapping(owner.get("spec")).get("workloadUid") == given.target.workload_uid
     return owner if ours else None
-
-
-def _is_dying(owner: Object | None) -> bool:
-    return owner is not None and "deletionTimestamp" in owner["metadata"]
-
-
-async def _is_left(site: Site, given: PrepareInput) -> bool:
-    """Whether a component or a pod of the attempt exists, or may exist unread; by quorum reads."""
-    uid = given.target.workload_uid
-    found: list[Mapping[str, Any] | None] = [*await site.gathered.of("v1", "Pod", given.target.namespace, uid)]
-    for component in given.plan:
-        try:
-            found += await read_objects(site, given.target, component, given.attempt, owned_trace)
-        except UnknownKind:
-            continue
-        except Forbidden:
-            return True
-    things = [thing for thing in found if thing is not None]
-    return any(workload_of(thing) == uid and attempt_of(thing) == given.attempt for thing in things)
 
 
 def _check_names(given: PrepareInput) -> None:

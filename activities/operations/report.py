@@ -71,7 +71,7 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
         anchor = remembered or await kube.find(*key)
         if anchor is None or not is_ours(target, anchor):
             return 0, None
-        metadata, sequence, now = anchor["metadata"], sequence_of(target, anchor), datetime.now(UTC)
+        sequence = sequence_of(target, anchor)
         if remembered is not None and sequence >= report.sequence:
             continue  # Memory does not prove what is written: read the anchor.
         if sequence > report.sequence:
@@ -79,13 +79,7 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
         if sequence == report.sequence:
             break
         try:
-            anchor = await kube.patch(
-                *key,
-                uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
-                subresource="status",
-                patch={"status": _shown(target, anchor, report, now)},
-            )
+            anchor = await write_over(site, target, anchor, report)
             break
         except Conflict:
             continue
@@ -96,6 +90,22 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
     for event in events_of(report, anchor, datetime.now(UTC), key[:2]):
         await _write_event(kube, event)
     return 0, anchor
+
+
+async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report) -> Object:
+    """Write a report over an anchor as it was read.
+
+    Raises:
+        Conflict: if it has changed since; NotFound: if it is gone.
+    """
+    metadata = anchor["metadata"]
+    return await site.kube.patch(
+        *key_of(target),
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        subresource="status",
+        patch={"status": _shown(target, anchor, report, datetime.now(UTC))},
+    )
 
 
 def _shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object:

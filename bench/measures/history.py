@@ -12,6 +12,7 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
+from bench.actions import actions
 from bench.ground import Ground
 from bench.seeing import Seen, in_phase, seeing
 from bench.systems.holdfast import HoldfastSystem, open_holdfast
@@ -57,6 +58,8 @@ async def _one(ground: Ground, system: HoldfastSystem, count: int, repeat: int) 
         "events_to_succeeded": len(to_running) + succeeded - len(after_reset),
         "events_of_reset": len(after_reset) - len(to_running),
         "events_of_life": len(whole),
+        "actions_of_reset": actions(after_reset).total() - actions(to_running).total(),
+        "actions_of_life": actions(whole).total(),
         "bytes_at_running": sum(event.ByteSize() for event in to_running),
         "bytes_of_life": sum(event.ByteSize() for event in whole),
         "running_s": running,

@@ -150,6 +150,8 @@ HISTORY = Layout(
         Column("events_to_succeeded", "events to Succeeded"),
         Column("events_of_reset", "events of a reset"),
         Column("events_of_life", "all events"),
+        Column("actions_of_reset", "Temporal actions of a reset"),
+        Column("actions_of_life", "all actions"),
         Column("bytes_at_running", "bytes at Running"),
         Column("bytes_of_life", "bytes of all"),
         Column("running_s", "submitted, until Running", "s"),

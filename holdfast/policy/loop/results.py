@@ -219,7 +219,7 @@ def _told(state: State, event: OperationEnd, operation: Operation) -> State:
             return state  # Staging reports no status: at first no object exists that could hold one.
         case Created(failure=failure, interrupted=interrupted) if failure is not None or interrupted:
             ended = False
-        case Prepared(created=created) if created is None or created.failure is not None:
+        case Prepared(created=created) if created is None or created.failure is not None or created.interrupted:
             ended = False
         case Replaced(failure=failure, left=left) if failure is not None or left:
             ended = False

@@ -12,7 +12,8 @@ from temporalio.activity import ActivityCancellationDetails
 from holdfast import names
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.kube.client import Object
-from holdfast.model import Event, Limits, Reason
+from holdfast.model import Condition, ConditionType, Event, Limits, Reason
+from holdfast.model.calls.cluster import Prepared
 from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, config, deployment, eventually, job, pod
 from tests.activities.operations.test_crashes import BEFORE_OR_AFTER, Crash, Crashing
 from tests.activities.operations.test_submission import let_jobs, said, submitted
@@ -26,7 +27,8 @@ ATTEMPTS = "/attempts"
 def reports(bench: Bench) -> dict[str, Any]:
     """Return the two reports of one operation, as each of its tries has them."""
     said = Event(reason=Reason.SUBMISSION_SUCCEEDED, message=f"submission {names.SUBMISSION}: all of it exists")
-    return {"report": bench.report(), "report_submitted": bench.report(events=(said,))}
+    all_of_it = Condition(type=ConditionType.SUBMITTED, status=True, reason=Reason.SUBMITTED)
+    return {"report": bench.report(), "report_submitted": bench.report(events=(said,), conditions=(all_of_it,))}
 
 
 async def lose_owner(bench: Bench) -> None:
@@ -72,14 +74,16 @@ async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
 @BEFORE_OR_AFTER
 async def test_A19_a_worker_that_dies_at_any_change_leaves_the_rest_to_creation(bench: Bench, after: bool):
     bench.components = (config(), job(), deployment(), pod())
-    crashing, given, tries = Crashing(bench.kube), reports(bench), 0
+    crashing, given, later, tries = Crashing(bench.kube), reports(bench), reports(bench), 0
+    prepared: Prepared | None = None
 
     async def work() -> None:
-        nonlocal tries
+        nonlocal tries, prepared
         tries += 1
-        prepared = await bench.begin(tries, **given)
-        assert prepared.created is None
-        assert (await bench.create(patience=5.0)).failure is None
+        if prepared is None:
+            prepared = await bench.begin(tries, **given)
+            assert prepared.created is None
+        assert (await bench.create(patience=5.0, **later)).failure is None
 
     assert await crashing.survive(work, after) >= 8
     owners = await bench.admin.list(names.API_VERSION, names.ATTEMPT_KIND, bench.namespace)
@@ -92,24 +96,29 @@ async def test_A19_a_worker_that_dies_at_any_change_leaves_the_rest_to_creation(
     assert len(await bench.pods()) == 5
 
 
-@pytest.mark.parametrize("died_after", range(1, 9))
-async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
-    """There are eight changes: anchor, status, owner, three components, the mark, and the status of the end."""
-    bench.components = (config(), job(), pod())
-    given, made = reports(bench), 0
-    send = bench.kube.mutate
+async def dies_after(bench: Bench, changes: int, given: dict[str, Any]) -> None:
+    """Let the worker die at its first try, once so many changes have been made."""
+    made, send = 0, bench.kube.mutate
 
     async def mutate(method: str, path: str, **options: Any) -> Object:
         nonlocal made
-        answer = await send(method, path, **options)
-        made += 1
-        if made == died_after:
+        if made == changes:
             raise Crash
-        return answer
+        made += 1
+        return await send(method, path, **options)
 
     bench.kube.mutate = mutate  # type: ignore[method-assign]
     with pytest.raises(Crash):
         await bench.begin(1, **given)
+    bench.kube.mutate = send  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("died_after", range(8))
+async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
+    """There are eight changes: anchor, owner, status, three components, the mark, and the status of the end."""
+    bench.components = (config(), job(), pod())
+    given = reports(bench)
+    await dies_after(bench, died_after, given)
     prepared = await bench.begin(2, **given)
     assert prepared.created is None
     assert prepared.owner_uid
@@ -165,11 +174,15 @@ async def test_who_takes_over_stops_the_one_before(bench: Bench):
     assert (prepared.created, await bench.pods()) == (None, [])
 
 
+@pytest.mark.parametrize("when", ["in the middle", "at the end"])
 @pytest.mark.parametrize("how", ["gone", "dying"])
-async def test_nothing_is_made_beside_the_pods_of_a_lost_owner(bench: Bench, how: str):
+async def test_nothing_is_made_beside_the_pods_of_a_lost_owner(bench: Bench, how: str, when: str):
     bench.components = (pod(),)
     given = reports(bench)
-    await bench.begin(1, **given)
+    if when == "in the middle":
+        await dies_after(bench, 4, given)
+    else:
+        await bench.begin(1, **given)
     await eventually(bench.pods)
     await held(bench)
     if how == "dying":
@@ -229,4 +242,16 @@ async def test_S10_what_was_made_is_handed_over_when_it_is_broken_off(bench: Ben
     assert prepared.created is not None
     assert [one.kind for one in prepared.created.objects] == ["ConfigMap"]
     assert (await bench.remove(owner_uid="")).gone
+    assert await bench.owner() is None
+
+
+@ROW("L13", level="e2e")
+async def test_who_takes_over_too_late_makes_no_owner(bench: Bench):
+    """Temporal may give a try to a worker that it cannot reach; meanwhile the attempt is removed and proven gone."""
+    given = reports(bench)
+    await bench.begin(1, **given)
+    assert (await bench.remove()).gone
+    prepared = await bench.begin(2, **given)
+    assert prepared.created is not None
+    assert "replaced whole" in prepared.created.interrupted
     assert await bench.owner() is None

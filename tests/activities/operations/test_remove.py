@@ -165,16 +165,6 @@ class TestGraceful:
         found = await bench.admin.get("v1", "ConfigMap", "settings", bench.namespace)
         assert found["metadata"]["uid"] == theirs["metadata"]["uid"]
 
-    async def test_another_owner_under_the_same_name_is_left_alone(self, bench: Bench):
-        await bench.launch()
-        await bench.remove()
-        stale = bench.owner_uid
-        await bench.prepare()
-        assert (await bench.remove(owner_uid=stale, plan=())).gone
-        owner = await bench.owner()
-        assert owner is not None
-        assert "deletionTimestamp" not in owner["metadata"]
-
     async def test_a_pod_that_lost_its_controller_is_not_overlooked(self, bench: Bench):
         await bench.launch()
         found = await bench.admin.get("batch/v1", "Job", "work", bench.namespace)

@@ -65,6 +65,8 @@ class TestRefusals:
 
     async def test_a_service_account_that_did_not_opt_in(self, bench: Bench):
         target = bench.target.model_copy(update={"run_as": "default"})
+        # A controller makes it a moment after the namespace.
+        await eventually(lambda: bench.admin.find("v1", "ServiceAccount", "default", bench.namespace))
         assert "does not let workloads run as it" in await refusal(bench, target=target)
 
     async def test_a_worker_that_may_not_act_as_the_account(self, bench: Bench):

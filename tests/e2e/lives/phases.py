@@ -115,7 +115,7 @@ async def _creating(space: Space, name: str) -> Held:
     """What holds the creation is a quota: the first component is there, the second is not admitted."""
     await limited(space.site.kube, space.namespace, {"count/jobs.batch": "0"}, name="none")
     handle = await space.submit(appwrapper(name, pod(f"{name}-first"), job(name), admissionGracePeriodDuration="300s"))
-    await _stage(space, handle, "creating the 2 components of attempt 1")
+    await _stage(space, handle, "checking rights and creating the 2 components of attempt 1")
     await _pods(space, name, "Running", least=1)
 
     async def release() -> None:

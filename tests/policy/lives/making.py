@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.model import Failure, FailureClass, Limits, OperationKind, Scope
+from holdfast.model import ConditionType, Failure, FailureClass, Limits, OperationKind, Report, Scope
 from holdfast.model.calls.cluster import Created, PlannedComponent, Prepared, Replaced
 from holdfast.model.life.state import STANDSTILL
 from holdfast.policy.values.edit import edit
@@ -22,33 +22,55 @@ class Making(Hands):
     """The operations that lead to a running attempt."""
 
     def prepare(self, given: Given, tries: int) -> Steps[Prepared]:
-        fences = [edit(given.report, sequence=given.report_done.sequence)] if given.creates and tries > 1 else []
-        if fences:
-            yield from self._report(given.report)
-            yield from self._report(fences[0])
-            left = yield from self._remains(given)
-            owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
-            if owner is None or owner.deleting is not None:
-                if [one for one in left if one.attempt == given.attempt]:
-                    return Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), created=self._lost(given))
-            else:
-                return Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits())
+        if not given.creates:
+            return (yield from self._prepare(given, given.report))
+        if tries > 1:
+            return (yield from self._take_over(given))
         anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
-        sequence = anchor.report.sequence if anchor.report is not None else 0
-        for report in (given.report, *fences):
-            yield from self._report(report)
         owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
-        prepared = Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=sequence)
-        if not given.creates or tries > 1 or not (yield from self._current(given)):
+        yield from self._report(given.report)
+        prepared = Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=self._shown(anchor))
+        if self._shown(anchor) != given.report.sequence:
             return prepared
         created = yield from self.create(replace(given, owner_uid=owner.uid), tries)
         return edit(prepared, created=created)
 
-    def _current(self, given: Given) -> Steps[bool]:
-        """Whether nothing else has reported since the preparation began: then the attempt lives."""
-        anchor = yield from self._find(Kind.ANCHOR, ANCHOR)
-        shown = anchor.report.sequence if anchor is not None and anchor.report is not None else None
-        return shown == given.report.sequence
+    def _prepare(self, given: Given, report: Report) -> Steps[Prepared]:
+        anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
+        sequence = self._shown(anchor)
+        yield from self._report(report)
+        owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
+        return Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=sequence)
+
+    def _take_over(self, given: Given) -> Steps[Prepared]:
+        """Keep an earlier try from creating; find what it has made, or that it has made nothing and never will."""
+        fence = edit(given.report, sequence=given.report_done.sequence)
+        found = yield from self._send(lambda: self._fenced(given.report, fence))
+        shown, submitted = found
+        prepared = Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), sequence=shown)
+        if shown > fence.sequence:
+            return edit(prepared, created=Created(interrupted="another operation has reported"))
+        begun = shown == given.report.sequence or submitted
+        owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
+        if begun and (owner is None or owner.deleting is not None):
+            return edit(prepared, created=self._lost(given))
+        if owner is None or owner.deleting is not None or shown < 0:
+            return (yield from self._prepare(given, fence))
+        return edit(prepared, owner_uid=owner.uid)
+
+    def _fenced(self, report: Report, fence: Report) -> tuple[int, bool]:
+        """Return the sequence that the anchor shows, and whether it is that of the end; write over an earlier one."""
+        anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)
+        if anchor is None:
+            return -1, False
+        if self._shown(anchor) < report.sequence:
+            self.cluster.apply(ANCHOR, fence)
+        shown = anchor.report
+        told = {one.type: one.status for one in shown.conditions} if shown is not None else {}
+        return self._shown(anchor), self._shown(anchor) == fence.sequence and told[ConditionType.SUBMITTED]
+
+    def _shown(self, anchor: Thing) -> int:
+        return anchor.report.sequence if anchor.report is not None else 0
 
     def _make(self, kind: Kind, name: str, owner: str, attempt: int) -> Steps[Thing]:
         """Make an object, or find that it is there; an owner that is being deleted is waited out."""
