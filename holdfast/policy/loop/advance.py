@@ -408,7 +408,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     if attempt is not None and state.outcome is None and attempt.launch_failure is None:
         count = len(spec.components) - len(attempt.waiting)
         what = "1 component" if count == 1 else f"{count} components"
-        if attempt.stage is Stage.PLANNED:
+        if attempt.stage is Stage.PLANNED or (attempt.stage is Stage.PREPARED and not attempt.owner_uid):
             then = f"creating {what}" if creates_at_once(spec, state) else "making the owner"
             return Run(OperationKind.PREPARE, f"checking rights and {then} of attempt {attempt.number}")
         if attempt.stage is Stage.PREPARED:

@@ -195,8 +195,7 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         if why:
             return hold(state, why, max((number, *observation.others)), now)
     # Nothing can be observed of an attempt before its owner exists. A snapshot before that is of another workload.
-    creates = state.operation is not None and state.operation.creates
-    begun = attempt is not None and attempt.stage in LIVE and (creates or attempt.stage is not Stage.PLANNED)
+    begun = attempt is not None and attempt.stage in LIVE and attempt.stage is not Stage.PLANNED
     known = begun and attempt is not None and observation.attempt == attempt.number
     foreign = (
         known

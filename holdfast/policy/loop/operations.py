@@ -87,9 +87,10 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         patience=patience(state) if run.kind in _SUBMITTING else None,
         creates=creates,
     )
-    makes = OperationKind.CREATE if creates else run.kind
-    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=_configured(spec, state, makes))
-    attempt = state.attempt
+    attempt = _configured(spec, state, OperationKind.CREATE if creates else run.kind)
+    if creates and attempt is not None:
+        attempt = edit(attempt, stage=Stage.PREPARED)  # It may be seen before the operation has ended.
+    state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=attempt)
     if run.kind is OperationKind.REPLACE and attempt is not None:
         operation = edit(operation, launches={name: attempt.launches.get(name, 0) for name in attempt.replacing})
         state = edit(state, operation=operation)

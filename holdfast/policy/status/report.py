@@ -79,8 +79,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
     # While a workload is held, its objects in the cluster are unknown: they are assumed to exist.
     # A workload that was scaled to 0 keeps its quota too, since the user may scale it up again.
     held = state.held is not None or is_at_nothing(state)
-    begun = state.operation is not None and state.operation.creates
-    deployed = held or begun or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
+    deployed = held or (attempt is not None and attempt.stage not in {Stage.PLANNED, Stage.GONE})
     # During the retry pause nothing is deployed, and the quota is kept for the next attempt.
     let_go = state.outcome is not None and (gone or (attempt is not None and attempt.cleared))
     quota = (

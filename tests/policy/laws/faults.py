@@ -161,7 +161,7 @@ def dropping_what_comes_before_the_result(monkeypatch: pytest.MonkeyPatch) -> No
 
     def wrong(state: State, seen: Observation, looked_at: datetime | None, now: datetime) -> State:
         attempt = state.attempt
-        if attempt is not None and attempt.stage in {Stage.PLANNED, Stage.PREPARED}:
+        if attempt is not None and attempt.stage is Stage.PREPARED:
             return edit(state, dropped=state.dropped + 1)
         return observed(state, seen, looked_at, now)
 
