@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -24,6 +25,7 @@ from holdfast.activities.objects.attempts import refuse_revived
 from holdfast.activities.objects.make import lost_of
 from holdfast.activities.objects.rehearse import rehearse
 from holdfast.activities.operations.create import create_under
+from holdfast.activities.operations.remains import find_remains
 from holdfast.activities.operations.report import applied, apply_report, write_over
 from holdfast.activities.site.anchor import (
     asked_of,
@@ -37,10 +39,19 @@ from holdfast.activities.site.anchor import (
 )
 from holdfast.activities.site.field_paths import written
 from holdfast.activities.site.permissions import until_permitted
-from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, conflict, is_broken_off, refused, tries
+from holdfast.activities.site.site import (
+    Pulse,
+    Site,
+    as_retryable_errors,
+    conflict,
+    is_broken_off,
+    persist,
+    refused,
+    tries,
+)
 from holdfast.errors import HoldfastError
 from holdfast.model import ConditionType, ObjectRef, PodSet, Report
-from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
+from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, RemoveInput, Target
 
 _WAIT_SECONDS = 0.5
 
@@ -90,14 +101,18 @@ async def _prepare_and_create(
 ) -> Prepared:
     """Prepare, and create unless another has taken over; append each object to `objects` once it exists.
 
-    The report comes after the owner: whoever takes over, and each removal, first writes one of a higher sequence. So if
-    this one is written, nobody had before the owner existed, and an owner that is made too late stays empty.
+    The report comes before the owner, so that the anchor never denies what exists. Whoever takes over, and each
+    removal, first writes a report of a higher sequence. So if the anchor still shows this one after the owner was made,
+    each removal finds that owner; if it shows a later one, the owner may be too late, and stays empty.
     """
     anchor = await _check_and_anchor(site, given, pulse)
-    owner = await _ensure_owner(site, given, anchor, pulse)
     later, shown = await applied(site, given.target, given.report)
-    prepared = _prepared(site, given, shown or anchor, owner, pulse)
     if later or shown is None:
+        return _prepared(site, given, shown or anchor, None, pulse)
+    owner = await persist(pulse, "making the owner", lambda: _ensure_owner(site, given, anchor, pulse))
+    seen = await persist(pulse, "reading the anchor", lambda: site.kube.find(*key_of(given.target)))
+    prepared = _prepared(site, given, seen or shown, owner, pulse)
+    if seen is None or prepared.sequence != given.report.sequence:
         return prepared
     patience = site.grace(create.patience) if create.patience is not None else None
     completed = create.model_copy(
@@ -116,8 +131,9 @@ async def _prepare_and_create(
 async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse) -> Prepared:
     """Prepare an attempt that an earlier try may have begun to create; leave what is missing to its creation.
 
-    If that try has reported, its owner existed. Where it is gone, its pods may still run: nothing is created beside
-    them, and the attempt is lost. If it has not, it never will once a report of a higher sequence is written.
+    Only a try that has reported makes the owner, and only one whose report the anchor still shows then creates. So once
+    a report of a higher sequence is written, what is there is all that there will be. Where there is something but no
+    living owner, somebody has deleted the owner: nothing is created beside what is left, and the attempt is lost.
     """
     await site.confirm(given.target)
     fence = given.report.model_copy(update={"sequence": create.report_submitted.sequence})
@@ -126,21 +142,34 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
     if shown > fence.sequence:
         why = "another operation has reported since its preparation began: the attempt is replaced whole"
         return _prepared(site, given, anchor, None, pulse, Created(interrupted=why))
-    begun = shown == given.report.sequence or (shown == fence.sequence and _is_submitted(anchor))
-    if begun:
-        await apply_report(site, given.target, given.report)  # Its Events may be missing.
-    else:
-        await apply_report(site, given.target, fence)
+    submitted = shown == fence.sequence and _is_submitted(anchor)
+    begun = submitted or shown == given.report.sequence
+    await apply_report(site, given.target, given.report if begun else fence)  # Its Events may be missing.
     owner = await _find_owner(site, given)
-    dying = owner is not None and "deletionTimestamp" in owner["metadata"]
-    if begun and (owner is None or dying):
+    living = owner is not None and "deletionTimestamp" not in owner["metadata"]
+    if begun and not living and (submitted or owner is not None or await _has_left(site, given, fence)):
         name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
         lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
         return _prepared(site, given, anchor, None, pulse, Created(failure=lost))
-    if owner is None or dying or anchor is None:
+    if not living or anchor is None:
         return await _prepare(site, given, pulse, fence)
     # What could refuse the attempt has been checked: a refusal now would leave what exists.
     return _prepared(site, given, anchor, owner, pulse)
+
+
+async def _has_left(site: Site, given: PrepareInput, fence: Report) -> bool:
+    """Keep the earlier try from creating anything more, and return whether it has created something."""
+    await apply_report(site, given.target, fence)
+    question = RemoveInput(
+        target=given.target,
+        attempt=given.attempt,
+        owner_uid="",
+        plan=given.plan,
+        until=datetime.now(UTC),
+        report=fence,
+        report_gone=fence,
+    )
+    return not (await find_remains(site, question)).gone
 
 
 async def _fenced(site: Site, given: PrepareInput, fence: Report) -> Object | None:

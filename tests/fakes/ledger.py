@@ -151,6 +151,8 @@ class Cluster:
         self.down = False
         self.refusing = False
         """Whether a quota refuses new components."""
+        self.looked_at = ""
+        """uid of the living owner that Holdfast found when it last looked for one."""
         self.dark_since: datetime | None = None
         self.dark: list[Interval] = []
         self.on_create: list[Callable[[Thing], None]] = []
@@ -196,7 +198,10 @@ class Cluster:
 
     def find(self, kind: Kind, name: str) -> Thing | None:
         self.ask()
-        return self.named.get((kind, name))
+        found = self.named.get((kind, name))
+        if kind is Kind.OWNER and self.hand is Hand.HOLDFAST:
+            self.looked_at = found.uid if found is not None and found.deleting is None else ""
+        return found
 
     def of(self, kind: Kind, attempt: int | None = None) -> list[Thing]:
         """Return what there is of a kind; reading the ledger, not asking the server."""
@@ -242,7 +247,7 @@ class Cluster:
             born=self.version,
             version=self.version,
             created=self.now,
-            late=self._is_late(kind, parent),
+            late=self._is_late(kind, parent, owner),
             launch=parent.launch if kind is Kind.POD and parent is not None else launch,
             copy=parent.copy if kind is Kind.POD and parent is not None else copy,
         )
@@ -254,11 +259,13 @@ class Cluster:
             hook(thing)
         return thing
 
-    def _is_late(self, kind: Kind, parent: Thing | None) -> bool:
-        """Whether an object comes of a request that was under way when its worker's place was taken.
+    def _is_late(self, kind: Kind, parent: Thing | None, owner: str) -> bool:
+        """Whether an object comes of a request that was under way when its worker's place was taken, or its owner went.
 
         Under a living owner it is what the next try would have made; an owner is, once that finds it.
         """
+        if self.hand is Hand.HOLDFAST and kind is Kind.COMPONENT and parent is None and owner == self.looked_at:
+            return True
         if self.hand is not Hand.LATE:
             return parent is not None and parent.late
         return kind is Kind.OWNER or parent is None or parent.late or parent.deleting is not None

@@ -57,7 +57,15 @@ async def let_go(bench: Bench) -> None:
 
 async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
     bench.components = (config(), job())
+    send, changes = bench.kube.mutate, list[str]()
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        changes.append(path.rpartition("/")[2])
+        return await send(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
     prepared = await bench.begin(**reports(bench))
+    assert changes[:3] == ["anchors", "status", "attempts"], "the anchor never denies what exists"
     assert prepared.created is not None
     assert (prepared.created.failure, len(prepared.created.objects)) == (None, 2)
     owner, anchor = await bench.owner(), await bench.anchor()
@@ -115,7 +123,7 @@ async def dies_after(bench: Bench, changes: int, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("died_after", range(8))
 async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
-    """There are eight changes: anchor, owner, status, three components, the mark, and the status of the end."""
+    """There are eight changes: anchor, status, owner, three components, the mark, and the status of the end."""
     bench.components = (config(), job(), pod())
     given = reports(bench)
     await dies_after(bench, died_after, given)
@@ -171,7 +179,8 @@ async def test_who_takes_over_stops_the_one_before(bench: Bench):
     assert (await bench.begin(2, **given)).created is None
     await lose_owner(bench)
     prepared = await bench.begin(1, **given)
-    assert (prepared.created, await bench.pods()) == (None, [])
+    assert (prepared.created, prepared.owner_uid, await bench.owner(), await bench.pods()) == (None, "", None, [])
+    assert prepared.sequence == given["report_submitted"].sequence, "so that the next report is above it"
 
 
 @pytest.mark.parametrize("when", ["in the middle", "at the end"])

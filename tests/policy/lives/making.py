@@ -27,10 +27,14 @@ class Making(Hands):
         if tries > 1:
             return (yield from self._take_over(given))
         anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
-        owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
         yield from self._report(given.report)
-        prepared = Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=self._shown(anchor))
-        if self._shown(anchor) != given.report.sequence:
+        prepared = Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), sequence=self._shown(anchor))
+        if prepared.sequence != given.report.sequence:
+            return prepared
+        owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
+        seen = yield from self._find(Kind.ANCHOR, ANCHOR)
+        prepared = edit(prepared, owner_uid=owner.uid)
+        if seen is None or self._shown(seen) != given.report.sequence:
             return prepared
         created = yield from self.create(replace(given, owner_uid=owner.uid), tries)
         return edit(prepared, created=created)
@@ -52,9 +56,15 @@ class Making(Hands):
             return edit(prepared, created=Created(interrupted="another operation has reported"))
         begun = shown == given.report.sequence or submitted
         owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
-        if begun and (owner is None or owner.deleting is not None):
-            return edit(prepared, created=self._lost(given))
-        if owner is None or owner.deleting is not None or shown < 0:
+        living = owner is not None and owner.deleting is None
+        if begun and not living:
+            lost = submitted or owner is not None
+            if not lost:
+                yield from self._report(fence)
+                lost = bool((yield from self._remains(given)))
+            if lost:
+                return edit(prepared, created=self._lost(given))
+        if not living or shown < 0:
             return (yield from self._prepare(given, fence))
         return edit(prepared, owner_uid=owner.uid)
 

@@ -117,6 +117,15 @@ def test_without_a_result_its_creation_follows():
     assert not life.state.operation.report.repeats, "what the anchor shows now is not known so exactly"
 
 
+def test_where_a_later_report_kept_it_from_making_an_owner_it_is_prepared_again_above_that():
+    life = moment("preparing")
+    prepared = Prepared(cluster_uid="c", owner_uid="", limits=Limits(), sequence=7)
+    life.state = landed(life.state, prepared, life.now)
+    operation = life.settle().state.operation
+    assert operation is not None
+    assert (operation.kind, operation.report.sequence) == (OperationKind.PREPARE, 8)
+
+
 def test_a_refused_component_is_a_failure_to_launch():
     life = ends(Created(objects=(JOB,), failure=REFUSED))
     assert (life.state.phase, life.state.outcome) == (Phase.FAILED, Phase.FAILED)
