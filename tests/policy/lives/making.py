@@ -56,17 +56,17 @@ class Making(Hands):
             return edit(prepared, created=Created(interrupted="another operation has reported"))
         begun = shown == given.report.sequence or submitted
         owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
-        living = owner is not None and owner.deleting is None
-        if begun and not living:
+        living = owner if owner is not None and owner.deleting is None else None
+        if begun and living is None:
             lost = submitted or owner is not None
             if not lost:
                 yield from self._report(fence)
                 lost = bool((yield from self._remains(given)))
             if lost:
                 return edit(prepared, created=self._lost(given))
-        if not living or shown < 0:
+        if living is None or shown < 0:
             return (yield from self._prepare(given, fence))
-        return edit(prepared, owner_uid=owner.uid)
+        return edit(prepared, owner_uid=living.uid)
 
     def _fenced(self, report: Report, fence: Report) -> tuple[int, bool]:
         """Return the sequence that the anchor shows, and whether it is that of the end; write over an earlier one."""
