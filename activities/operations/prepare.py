@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -25,7 +24,6 @@ from holdfast.activities.objects.attempts import refuse_revived
 from holdfast.activities.objects.make import lost_of
 from holdfast.activities.objects.rehearse import rehearse
 from holdfast.activities.operations.create import create_under
-from holdfast.activities.operations.remains import find_remains
 from holdfast.activities.operations.report import applied, apply_report, write_over
 from holdfast.activities.site.anchor import (
     asked_of,
@@ -50,8 +48,8 @@ from holdfast.activities.site.site import (
     tries,
 )
 from holdfast.errors import HoldfastError
-from holdfast.model import ConditionType, ObjectRef, PodSet, Report
-from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, RemoveInput, Target
+from holdfast.model import ObjectRef, PodSet, Report
+from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
 
 _WAIT_SECONDS = 0.5
 
@@ -101,18 +99,18 @@ async def _prepare_and_create(
 ) -> Prepared:
     """Prepare, and create unless another has taken over; append each object to `objects` once it exists.
 
-    The report comes before the owner, so that the anchor never denies what exists. Whoever takes over, and each
-    removal, first writes a report of a higher sequence. So if the anchor still shows this one after the owner was made,
-    each removal finds that owner; if it shows a later one, the owner may be too late, and stays empty.
+    The report comes before the owner, so that the anchor never denies what exists. A mark comes after it, only on an
+    anchor that still shows the report. A removal first writes a report of a higher sequence; so does whoever takes over
+    and finds no mark. So an owner under which something is created is always found; one made too late stays empty.
     """
     anchor = await _check_and_anchor(site, given, pulse)
     later, shown = await applied(site, given.target, given.report)
     if later or shown is None:
         return _prepared(site, given, shown or anchor, None, pulse)
     owner = await persist(pulse, "making the owner", lambda: _ensure_owner(site, given, anchor, pulse))
-    seen = await persist(pulse, "reading the anchor", lambda: site.kube.find(*key_of(given.target)))
-    prepared = _prepared(site, given, seen or shown, owner, pulse)
-    if seen is None or prepared.sequence != given.report.sequence:
+    marked = await persist(pulse, "marking the anchor", lambda: _mark_begun(site, given, shown))
+    prepared = _prepared(site, given, marked or shown, owner, pulse)
+    if marked is None:
         return prepared
     patience = site.grace(create.patience) if create.patience is not None else None
     completed = create.model_copy(
@@ -131,23 +129,20 @@ async def _prepare_and_create(
 async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse) -> Prepared:
     """Prepare an attempt that an earlier try may have begun to create; leave what is missing to its creation.
 
-    Only a try that has reported makes the owner, and only one whose report the anchor still shows then creates. So once
-    a report of a higher sequence is written, what is there is all that there will be. Where there is something but no
-    living owner, somebody has deleted the owner: nothing is created beside what is left, and the attempt is lost.
+    If the anchor has the mark, that try's owner existed. Where it is gone, its pods may still run: nothing is created
+    beside them, and the attempt is lost. If it has not, it never will once a report of a higher sequence is written.
     """
     await site.confirm(given.target)
     fence = given.report.model_copy(update={"sequence": create.report_submitted.sequence})
     anchor = await _fenced(site, given, fence)
-    shown = sequence_of(given.target, anchor) if anchor is not None else -1
-    if shown > fence.sequence:
+    begun = anchor is not None and _has_begun(given, anchor)
+    if anchor is not None and sequence_of(given.target, anchor) > fence.sequence:
         why = "another operation has reported since its preparation began: the attempt is replaced whole"
         return _prepared(site, given, anchor, None, pulse, Created(interrupted=why))
-    submitted = shown == fence.sequence and _is_submitted(anchor)
-    begun = submitted or shown == given.report.sequence
     await apply_report(site, given.target, given.report if begun else fence)  # Its Events may be missing.
     owner = await _find_owner(site, given)
     living = owner is not None and "deletionTimestamp" not in owner["metadata"]
-    if begun and not living and (submitted or owner is not None or await _has_left(site, given, fence)):
+    if begun and not living:
         name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
         lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
         return _prepared(site, given, anchor, None, pulse, Created(failure=lost))
@@ -157,37 +152,42 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
     return _prepared(site, given, anchor, owner, pulse)
 
 
-async def _has_left(site: Site, given: PrepareInput, fence: Report) -> bool:
-    """Keep the earlier try from creating anything more, and return whether it has created something."""
-    await apply_report(site, given.target, fence)
-    question = RemoveInput(
-        target=given.target,
-        attempt=given.attempt,
-        owner_uid="",
-        plan=given.plan,
-        until=datetime.now(UTC),
-        report=fence,
-        report_gone=fence,
-    )
-    return not (await find_remains(site, question)).gone
+async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any] | None) -> Object | None:
+    """Mark the anchor that creation begins; return it with the mark, None if it no longer shows the report."""
+    while anchor is not None and is_ours(given.target, anchor):
+        if sequence_of(given.target, anchor) != given.report.sequence:
+            return None
+        try:
+            marked = await site.kube.patch(
+                *key_of(given.target),
+                uid=anchor["metadata"]["uid"],
+                resource_version=anchor["metadata"]["resourceVersion"],
+                patch={"metadata": {"annotations": {names.ANNOTATION_BEGUN: str(given.report.sequence)}}},
+            )
+        except (Conflict, NotFound):
+            anchor = await site.kube.find(*key_of(given.target))
+        else:
+            site.known.keep(given.target, marked)
+            return marked
+    return None
+
+
+def _has_begun(given: PrepareInput, anchor: Mapping[str, Any]) -> bool:
+    """Whether an anchor has the mark of this operation's first try."""
+    annotations = mapping(anchor["metadata"].get("annotations"))
+    return annotations.get(names.ANNOTATION_BEGUN) == str(given.report.sequence)
 
 
 async def _fenced(site: Site, given: PrepareInput, fence: Report) -> Object | None:
-    """Return the anchor once it shows that the earlier try has reported, or keeps it from that; None without one."""
+    """Return the anchor once it has the mark of the earlier try, or keeps it from that; None without one."""
     while True:
         anchor = await site.kube.find(*key_of(given.target))
         if anchor is None or not is_ours(given.target, anchor):
             return None
-        if sequence_of(given.target, anchor) >= given.report.sequence:
+        if _has_begun(given, anchor) or sequence_of(given.target, anchor) > given.report.sequence:
             return anchor
         with suppress(Conflict, NotFound):
             await write_over(site, given.target, anchor, fence)
-
-
-def _is_submitted(anchor: Mapping[str, Any] | None) -> bool:
-    """Whether an Anchor shows that all of the attempt was created."""
-    shown = mappings(mapping((anchor or {}).get("status")).get("conditions"))
-    return any((one.get("type"), one.get("status")) == (ConditionType.SUBMITTED, "True") for one in shown)
 
 
 def _prepared(

@@ -65,7 +65,7 @@ async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
 
     bench.kube.mutate = mutate  # type: ignore[method-assign]
     prepared = await bench.begin(**reports(bench))
-    assert changes[:3] == ["anchors", "status", "attempts"], "the anchor never denies what exists"
+    assert changes[:4] == ["anchors", "status", "attempts", bench.target.name], "the anchor never denies what exists"
     assert prepared.created is not None
     assert (prepared.created.failure, len(prepared.created.objects)) == (None, 2)
     owner, anchor = await bench.owner(), await bench.anchor()
@@ -121,9 +121,9 @@ async def dies_after(bench: Bench, changes: int, given: dict[str, Any]) -> None:
     bench.kube.mutate = send  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("died_after", range(8))
+@pytest.mark.parametrize("died_after", range(9))
 async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
-    """There are eight changes: anchor, status, owner, three components, the mark, and the status of the end."""
+    """Nine changes: anchor, status, owner, mark, three components, the owner's status, and the status of the end."""
     bench.components = (config(), job(), pod())
     given = reports(bench)
     await dies_after(bench, died_after, given)
@@ -189,7 +189,7 @@ async def test_nothing_is_made_beside_the_pods_of_a_lost_owner(bench: Bench, how
     bench.components = (pod(),)
     given = reports(bench)
     if when == "in the middle":
-        await dies_after(bench, 4, given)
+        await dies_after(bench, 5, given)
     else:
         await bench.begin(1, **given)
     await eventually(bench.pods)

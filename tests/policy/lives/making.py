@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.model import ConditionType, Failure, FailureClass, Limits, OperationKind, Report, Scope
+from holdfast.model import Failure, FailureClass, Limits, OperationKind, Report, Scope
 from holdfast.model.calls.cluster import Created, PlannedComponent, Prepared, Replaced
 from holdfast.model.life.state import STANDSTILL
 from holdfast.policy.values.edit import edit
@@ -32,9 +32,8 @@ class Making(Hands):
         if prepared.sequence != given.report.sequence:
             return prepared
         owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
-        seen = yield from self._find(Kind.ANCHOR, ANCHOR)
         prepared = edit(prepared, owner_uid=owner.uid)
-        if seen is None or self._shown(seen) != given.report.sequence:
+        if not (yield from self._send(lambda: self._mark_begun(given.report))):
             return prepared
         created = yield from self.create(replace(given, owner_uid=owner.uid), tries)
         return edit(prepared, created=created)
@@ -49,35 +48,36 @@ class Making(Hands):
     def _take_over(self, given: Given) -> Steps[Prepared]:
         """Keep an earlier try from creating; find what it has made, or that it has made nothing and never will."""
         fence = edit(given.report, sequence=given.report_done.sequence)
-        found = yield from self._send(lambda: self._fenced(given.report, fence))
-        shown, submitted = found
+        shown, begun = yield from self._send(lambda: self._fenced(given.report, fence))
         prepared = Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), sequence=shown)
         if shown > fence.sequence:
             return edit(prepared, created=Created(interrupted="another operation has reported"))
-        begun = shown == given.report.sequence or submitted
         owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
         living = owner if owner is not None and owner.deleting is None else None
         if begun and living is None:
-            lost = submitted or owner is not None
-            if not lost:
-                yield from self._report(fence)
-                lost = bool((yield from self._remains(given)))
-            if lost:
-                return edit(prepared, created=self._lost(given))
+            return edit(prepared, created=self._lost(given))
         if living is None or shown < 0:
             return (yield from self._prepare(given, fence))
         return edit(prepared, owner_uid=living.uid)
 
+    def _mark_begun(self, report: Report) -> bool:
+        """Mark the anchor that creation begins, if it still shows the report."""
+        self.cluster.ask()
+        anchor = self.cluster.named.get((Kind.ANCHOR, ANCHOR))
+        if anchor is None or self._shown(anchor) != report.sequence:
+            return False
+        anchor.begun = report.sequence
+        return True
+
     def _fenced(self, report: Report, fence: Report) -> tuple[int, bool]:
-        """Return the sequence that the anchor shows, and whether it is that of the end; write over an earlier one."""
+        """Return the sequence that the anchor shows, and whether it has the mark; without it, write over the report."""
         anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)
         if anchor is None:
             return -1, False
-        if self._shown(anchor) < report.sequence:
+        begun = anchor.begun == report.sequence
+        if not begun and self._shown(anchor) <= report.sequence:
             self.cluster.apply(ANCHOR, fence)
-        shown = anchor.report
-        told = {one.type: one.status for one in shown.conditions} if shown is not None else {}
-        return self._shown(anchor), self._shown(anchor) == fence.sequence and told[ConditionType.SUBMITTED]
+        return self._shown(anchor), begun
 
     def _shown(self, anchor: Thing) -> int:
         return anchor.report.sequence if anchor.report is not None else 0
