@@ -66,6 +66,7 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
 _PATCH_REHEARSED = "changes-are-rehearsed"
+_PATCH_AT_ONCE = "preparation-creates"
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -83,9 +84,6 @@ class WorkloadWorkflow:
         self._probed: int | None = None
         self._timer = Timer()
         self._shown: tuple[Phase, int, bool] | None = None
-        # A client that starts it with this column starts it for this release or a later one: that needs no patch, which
-        # would be two events of each life.
-        self._column = carried is None and workflow.info().typed_search_attributes.get(_SUBMITTED) is not None
         self._changing = asyncio.Lock()
         self._meetings = Meetings(continued=carried is not None)
         self._graph_side = GraphSide()
@@ -120,6 +118,7 @@ class WorkloadWorkflow:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
+        self._state = edit(self._state, creates_at_once=workflow.patched(_PATCH_AT_ONCE))
         while True:
             # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec
@@ -328,7 +327,8 @@ class WorkloadWorkflow:
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
         # Before this patch, no change of this column alone was written, between the phases Resuming and Running.
-        shown = (state.phase, number, is_submitted and (self._column or workflow.patched(_PATCH_SUBMITTED)))
+        column = is_submitted and (state.creates_at_once or workflow.patched(_PATCH_SUBMITTED))
+        shown = (state.phase, number, column)
         if self._shown == shown:
             return
         first, self._shown = self._shown is None, shown

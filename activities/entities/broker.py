@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from pydantic import ValidationError
 from temporalio import activity
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowUpdateFailedError
 from temporalio.common import SearchAttributeKey
@@ -18,9 +19,8 @@ from holdfast.activities.data.settings import Data
 from holdfast.activities.site.updates import update
 from holdfast.model import Phase, Status
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
-from holdfast.model.entities.broker import Candidate, Weighed
-from holdfast.model.later import key_of
-from holdfast.policy.entities.broker import candidate, is_saving, weighed
+from holdfast.model.entities.broker import Broker, Candidate, Weighed
+from holdfast.policy.entities.broker import candidate, is_due, is_saving, weighed
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
@@ -34,10 +34,12 @@ _DEADLINE: Final = timedelta(seconds=10)
 
 
 async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> Weighed:
-    """Look at all running workloads that can save their state, and weigh them (`policy.broker`); check the store too.
+    """Weigh all running workloads that can save their state (`policy.broker`); check the store too.
 
-    A workload that does not answer delays no other: the look ends after `BUDGET` at the latest, with the answers that
-    it has (row D8). The order is random, so that every workload is reached sooner or later, even if many do not answer.
+    The list tells when each workload's checkpoint is due, by the status in its memo. Only those that are due are
+    queried, since their status may have changed. A workload that does not answer delays no other: the look ends after
+    `BUDGET` at the latest, with the answers that it has (row D8). The order is random, so that every workload is
+    reached sooner or later, even if many do not answer.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -54,7 +56,7 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
             continue
         if execution.typed_search_attributes.get(_PHASE) == Phase.CHECKPOINTING:
             saving += 1
-        elif given.later.get(key_of(execution.id), now) > now:
+        elif given.refused.get(execution.id, now) > now or not _may_be_due(given.broker, execution.id, memo, now):
             known += 1
         else:
             wanted.append(execution.id)
@@ -72,6 +74,15 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
     seen = weighed(given.broker, found, saving, unheard, now)
     away = await data.away() if data is not None else ""
     return seen.model_copy(update={"running": seen.running + known, "away": away[:_AWAY_MAXIMUM]})
+
+
+def _may_be_due(broker: Broker, workflow_id: str, memo: Mapping[str, Any], now: datetime) -> bool:
+    """Whether a workload's checkpoint is due by the status in its memo, or its memo does not tell."""
+    try:
+        one = candidate(workflow_id, Status.model_validate(memo[names.MEMO_STATUS]))
+    except (KeyError, ValidationError):
+        return True
+    return one is None or is_due(broker, one, now)
 
 
 async def _answers(client: Client, wanted: Iterable[str]) -> dict[str, Status]:

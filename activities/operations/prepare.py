@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from holdfast import formats, names
@@ -83,13 +85,19 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
 async def _prepare(site: Site, given: PrepareInput, pulse: Pulse, report: Report | None = None) -> Prepared:
     """Run all checks, and make what does not exist yet; `report` is written instead of that of the input, if given."""
     anchor = await _check_and_anchor(site, given, pulse)
+    return await _make_owner(site, given, pulse, anchor, report or given.report)
+
+
+async def _make_owner(site: Site, given: PrepareInput, pulse: Pulse, anchor: Object, report: Report) -> Prepared:
     sequence = sequence_of(given.target, anchor)
-    _, shown = await applied(site, given.target, report or given.report)
+    later, shown = await applied(site, given.target, report)
     # From this report on, the resource shows that it holds quota; what it asks for is read from that version (row F8).
     anchor = dict(shown or anchor)
+    if later and given.create is not None:
+        return _prepared(site, given, pulse, anchor)
     pod_sets = _pod_sets(given.target, anchor)
     owner = await _ensure_owner(site, given, anchor, pulse)
-    prepared = _prepared(site, given, anchor, owner, pulse)
+    prepared = _prepared(site, given, pulse, anchor, owner["metadata"]["uid"])
     sequence = max(sequence, given.report.sequence)
     return prepared.model_copy(update={"sequence": sequence, "pod_sets": pod_sets})
 
@@ -97,33 +105,53 @@ async def _prepare(site: Site, given: PrepareInput, pulse: Pulse, report: Report
 async def _prepare_and_create(
     site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse, objects: list[ObjectRef]
 ) -> Prepared:
-    """Prepare, and create unless another has taken over; append each object to `objects` once it exists.
+    """Prepare, and create unless another may have taken over; append each object to `objects` once it exists.
 
     The report comes before the owner, so that the anchor never denies what exists. A mark comes after it, only on an
     anchor that still shows the report. A removal first writes a report of a higher sequence; so does whoever takes over
     and finds no mark. So an owner under which something is created is always found; one made too late stays empty.
     """
+    begun = _Clocks()
     anchor = await _check_and_anchor(site, given, pulse)
+    if _owner_begun(given, anchor):
+        return await _take_over(site, given, create, pulse)  # Temporal counts the tries of a reset activity anew.
+    if not begun.surely_alone():
+        # A removal that found no anchor could have no report on it.
+        return await _make_owner(site, given, pulse, anchor, given.report)
     later, shown = await applied(site, given.target, given.report)
     if later or shown is None:
-        return _prepared(site, given, shown or anchor, None, pulse)
+        return _prepared(site, given, pulse, shown or anchor)
     owner = await persist(pulse, "making the owner", lambda: _ensure_owner(site, given, anchor, pulse))
-    marked = await persist(pulse, "marking the anchor", lambda: _mark_begun(site, given, shown))
-    prepared = _prepared(site, given, marked or shown, owner, pulse)
+    uid = owner["metadata"]["uid"]
+    marked = await persist(pulse, "marking the anchor", lambda: _mark_begun(site, given, shown, uid))
+    prepared = _prepared(site, given, pulse, marked or shown, uid)
     if marked is None:
         return prepared
     patience = site.grace(create.patience) if create.patience is not None else None
     completed = create.model_copy(
         update={
-            "owner_uid": prepared.owner_uid,
+            "owner_uid": uid,
             "components": create.components or given.components,
             "patience": patience,
-            "report_submitted": create.report_submitted.of_submission(prepared.owner_uid),
+            "report_submitted": create.report_submitted.of_submission(uid),
         }
     )
     ended = names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations"))
     created = await create_under(site, completed, pulse, objects, None if ended else owner)
     return prepared.model_copy(update={"created": created})
+
+
+class _Clocks:
+    """Tells whether this try is surely the only one: nobody takes over before its heartbeats have failed for long."""
+
+    def __init__(self) -> None:
+        self._wall, self._loop = datetime.now(UTC), asyncio.get_running_loop().time()
+
+    def surely_alone(self) -> bool:
+        """Whether less than half a heartbeat timeout has passed, by the clock that has advanced further."""
+        limit = activity.info().heartbeat_timeout if activity.in_activity() else None
+        passed = timedelta(seconds=asyncio.get_running_loop().time() - self._loop)
+        return limit is None or max(passed, datetime.now(UTC) - self._wall) < limit / 2
 
 
 async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse) -> Prepared:
@@ -135,24 +163,24 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
     await site.confirm(given.target)
     fence = given.report.model_copy(update={"sequence": create.report_submitted.sequence})
     anchor = await _fenced(site, given, fence)
-    begun = anchor is not None and _has_begun(given, anchor)
+    begun = _owner_begun(given, anchor)
     if anchor is not None and sequence_of(given.target, anchor) > fence.sequence:
         why = "another operation has reported since its preparation began: the attempt is replaced whole"
-        return _prepared(site, given, anchor, None, pulse, Created(interrupted=why))
+        return _prepared(site, given, pulse, anchor, begun, Created(interrupted=why))
     await apply_report(site, given.target, given.report if begun else fence)  # Its Events may be missing.
     owner = await _find_owner(site, given)
     living = owner is not None and "deletionTimestamp" not in owner["metadata"]
     if begun and not living:
         name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
         lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
-        return _prepared(site, given, anchor, None, pulse, Created(failure=lost))
-    if not living or anchor is None:
+        return _prepared(site, given, pulse, anchor, begun, Created(failure=lost))
+    if owner is None or not living or anchor is None:
         return await _prepare(site, given, pulse, fence)
     # What could refuse the attempt has been checked: a refusal now would leave what exists.
-    return _prepared(site, given, anchor, owner, pulse)
+    return _prepared(site, given, pulse, anchor, owner["metadata"]["uid"])
 
 
-async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any] | None) -> Object | None:
+async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any] | None, uid: str) -> Object | None:
     """Mark the anchor that creation begins; return it with the mark, None if it no longer shows the report."""
     while anchor is not None and is_ours(given.target, anchor):
         if sequence_of(given.target, anchor) != given.report.sequence:
@@ -162,7 +190,7 @@ async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any]
                 *key_of(given.target),
                 uid=anchor["metadata"]["uid"],
                 resource_version=anchor["metadata"]["resourceVersion"],
-                patch={"metadata": {"annotations": {names.ANNOTATION_BEGUN: str(given.report.sequence)}}},
+                patch={"metadata": {"annotations": {names.ANNOTATION_BEGUN: f"{given.report.sequence}/{uid}"}}},
             )
         except (Conflict, NotFound):
             anchor = await site.kube.find(*key_of(given.target))
@@ -172,10 +200,11 @@ async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any]
     return None
 
 
-def _has_begun(given: PrepareInput, anchor: Mapping[str, Any]) -> bool:
-    """Whether an anchor has the mark of this operation's first try."""
-    annotations = mapping(anchor["metadata"].get("annotations"))
-    return annotations.get(names.ANNOTATION_BEGUN) == str(given.report.sequence)
+def _owner_begun(given: PrepareInput, anchor: Mapping[str, Any] | None) -> str:
+    """Return the uid of the owner under which a try of this operation began to create, by its mark on the anchor."""
+    annotations = mapping(mapping((anchor or {}).get("metadata")).get("annotations"))
+    sequence, _, uid = str(annotations.get(names.ANNOTATION_BEGUN, "")).partition("/")
+    return uid if sequence == str(given.report.sequence) else ""
 
 
 async def _fenced(site: Site, given: PrepareInput, fence: Report) -> Object | None:
@@ -184,25 +213,25 @@ async def _fenced(site: Site, given: PrepareInput, fence: Report) -> Object | No
         anchor = await site.kube.find(*key_of(given.target))
         if anchor is None or not is_ours(given.target, anchor):
             return None
-        if _has_begun(given, anchor) or sequence_of(given.target, anchor) > given.report.sequence:
+        if _owner_begun(given, anchor) or sequence_of(given.target, anchor) > given.report.sequence:
             return anchor
-        with suppress(Conflict, NotFound):
+        with suppress(Conflict):
             await write_over(site, given.target, anchor, fence)
 
 
 def _prepared(
     site: Site,
     given: PrepareInput,
-    anchor: Mapping[str, Any] | None,
-    owner: Object | None,
     pulse: Pulse,
+    anchor: Mapping[str, Any] | None,
+    owner_uid: str = "",
     created: Created | None = None,
 ) -> Prepared:
     return Prepared(
         sequence=sequence_of(given.target, anchor) if anchor is not None else 0,
         cluster_uid=site.cluster_uid,
         anchor_uid=anchor["metadata"]["uid"] if anchor is not None else "",
-        owner_uid=owner["metadata"]["uid"] if owner is not None else "",
+        owner_uid=owner_uid,
         limits=site.limits,
         borne=pulse.borne,
         asked=asked_of(given.target, anchor) if anchor is not None else None,

@@ -95,9 +95,10 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-        await _report_begun(site, given, pulse)
+        reported = await _report_begun(site, given, pulse)
         while True:
             try:
+                reported = reported or await _report_begun(site, given, pulse)
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
@@ -107,9 +108,10 @@ async def _until_gone(
                 if following is not None:
                     pulse.note(following.saved)
                 if remains is not None:
-                    if remains.gone:
+                    if reported and remains.gone:
                         return await _conclude(site, given, pulse)
-                    pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
+                    if not remains.gone:
+                        pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
             except Unreachable as error:
                 pulse.say(f"removing: the API server does not answer: {error.message}", *pulse.told)
                 await asyncio.sleep(RETRY_FIRST)
@@ -118,7 +120,7 @@ async def _until_gone(
                 # One request that is never answered must not block the removal. But if owner and pods cannot be read
                 # either, nothing is known of what is left: then wait for the first answer.
                 with suppress(Unreachable):
-                    return await _give_up(site, given, pulse, rounds.refused)
+                    return await _give_up(site, given, pulse, rounds.refused, reported)
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
@@ -131,20 +133,27 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
 
 
-async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> None:
-    """Report that the deletion begins; a cluster that does not answer does not hold it up: the rounds handle that."""
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
+    """Report that the deletion begins, which keeps a preparation from creating anything more (record 0065).
+
+    A request that is not answered does not hold the deletion up; only its proof waits for it.
+    """
     try:
         await apply_report(site, given.target, given.report)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
+        return False
+    return True
 
 
 async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
     return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total
 
 
-async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str]) -> Removed:
+async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str], reported: bool) -> Removed:
     """Look a last time, in full, and return what is left."""
+    if not reported:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
         return await _conclude(site, given, pulse)

@@ -67,6 +67,7 @@ class Bench:
         self.objects: tuple[Any, ...] = ()
         self.components: tuple[Component, ...] = (job(),)
         self.heartbeats: list[dict[str, Any]] = []
+        self.heartbeat_timeout: timedelta | None = None
         self.environment: ActivityEnvironment | None = None
         self._sequence = 0
 
@@ -93,7 +94,11 @@ class Bench:
     ) -> T:
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(
-            environment.info, heartbeat_details=list(earlier), started_time=datetime.now(UTC), attempt=tries
+            environment.info,
+            heartbeat_details=list(earlier),
+            heartbeat_timeout=self.heartbeat_timeout,
+            started_time=datetime.now(UTC),
+            attempt=tries,
         )
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details[0])
         self.environment = environment

@@ -108,8 +108,8 @@ class Thing:
     noticed: bool = False
     """Whether its controller has seen that it is being deleted."""
     report: Report | None = None
-    begun: int = 0
-    """Of an anchor: the sequence of the report under which a preparation began to create."""
+    begun: tuple[int, str] = (0, "")
+    """Of an anchor: the sequence of the report and the owner under which a preparation began to create."""
     asked: int = 0
     """Of a pod: the request to save its state that it last had."""
     saved: str = ""

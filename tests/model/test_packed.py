@@ -5,20 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from holdfast.model import NodeBook, NodeRecord
-from holdfast.model.later import LATER_MAXIMUM, Later, key_of
 from holdfast.model.packed import PLAIN_MAXIMUM, packed, unpacked
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
-LATER = TypeAdapter[dict[str, datetime]](Later)
 
 
 def book(count: int) -> NodeBook:
@@ -49,21 +45,6 @@ def test_what_is_damaged_is_refused() -> None:
     for bad in (whole[:-6], b"no zlib at all"):
         with pytest.raises(ValidationError, match="zlib: "):
             NodeBook.model_validate({"zlib": base64.b64encode(bad).decode()})
-
-
-@given(st.dictionaries(st.text(min_size=1).map("workload/".__add__), st.timedeltas(timedelta(0), timedelta(days=90))))
-def test_when_workloads_are_due_is_read_as_it_was_to_the_second_and_never_earlier(spans: dict[str, timedelta]) -> None:
-    given_ = LATER.validate_python({name: NOW + span for name, span in spans.items()})
-    back = LATER.validate_json(LATER.dump_json(given_))
-    assert back.keys() == given_.keys()
-    assert all(timedelta(0) <= back[key] - given_[key] < timedelta(seconds=1) for key in back)
-
-
-def test_of_too_many_those_are_remembered_that_are_due_last() -> None:
-    count = LATER_MAXIMUM + 10
-    given_ = {key_of(str(one)): NOW + timedelta(seconds=one) for one in range(count)}
-    back = LATER.validate_json(LATER.dump_json(given_))
-    assert set(back) == {key_of(str(one)) for one in range(10, count)}
 
 
 @pytest.mark.parametrize("damaged", ["x", "eJw=", 5, None])

@@ -19,7 +19,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from holdfast.model import NodeBook, NodeMarked, NodeSight, NodesSeen, NodeState, NodeTimings, Status, Workload
 from holdfast.model.calls.broker import WeighInput
 from holdfast.model.calls.gang import Attached, RendezvousInput, RendezvousMemory
-from holdfast.model.entities.broker import Broker, BrokerState, Weighed
+from holdfast.model.entities.broker import REFUSED_MAXIMUM, Broker, BrokerState, Candidate
 from holdfast.model.entities.graph import EDGES_MAXIMUM, ITEMS_MAXIMUM, Graph, GraphNews
 from holdfast.model.entities.provisioner import NodeAction, NodeRequest, Progress, ProvisionerState
 from holdfast.model.entities.queue import Queue, QueueNews, Standing
@@ -36,6 +36,7 @@ from holdfast.policy.rendezvous.orders import holders, orders
 from holdfast.policy.rendezvous.step import begun, step
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values import events
+from holdfast.policy.values.edit import edit
 from holdfast.workflows.entities.cluster_watch import ClusterWatchInput
 from holdfast.workflows.entities.node_monitor import NodeMonitorInput, NodeMonitorStatus
 from holdfast.workflows.entities.provisioner import ProvisionerInput
@@ -171,13 +172,18 @@ def rendezvous() -> Kept:
 
 
 def broker() -> Kept:
-    """100,000 workloads that save their state, none of them due."""
+    """100,000 workloads that save their state, all of them due, and more of them than it remembers took no request."""
     given = Broker(cluster="c")
-    later = {f"workload/c/team-{number % 300}/{label('train')}": moment(6 * 3600) for number in range(100_000)}
-    seen = Weighed(running=len(later), later=later)
-    state, _ = broker_policy.looked(BrokerState(broker=given), seen, NOW)
-    assert len(state.later) == len(later)
-    return Kept([given, state], broker_policy.status(state), WeighInput(broker=given, later=state.later), seen)
+    found = [
+        Candidate(workload=f"workload/c/team-{number % 300}/{label('train')}", pods=1, since=NOW - timedelta(days=1))
+        for number in range(100_000)
+    ]
+    seen = broker_policy.weighed(given, found, 0, 0, NOW)
+    state, asked = broker_policy.looked(BrokerState(broker=given), seen, NOW)
+    for one in found[: REFUSED_MAXIMUM + 10]:
+        state = broker_policy.refused(state, edit(asked[0], workload=one.workload), NOW)
+    assert len(state.refused) == REFUSED_MAXIMUM
+    return Kept([given, state], broker_policy.status(state), WeighInput(broker=given, refused=state.refused), seen)
 
 
 def queue() -> Kept:

@@ -85,7 +85,7 @@ class CheckpointBroker(Entity):
         try:
             seen = await start(
                 names.ACTIVITY_WEIGH,
-                WeighInput(broker=state.broker, later=state.later),
+                WeighInput(broker=state.broker, refused=state.refused),
                 Weighed,
                 queue=names.queue_cluster(state.broker.cluster),
                 within=_WEIGH_TIMEOUT,

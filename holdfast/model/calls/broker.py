@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from holdfast.model import Payload
+from holdfast.model.base import Time
 from holdfast.model.entities.broker import Broker
-from holdfast.model.later import Later
 
 
 class WeighInput(Payload):
-    """Look at all running workloads of a cluster that can save their state, except those known not to be due."""
+    """Look at all running workloads of a cluster that can save their state."""
 
     broker: Broker
-    later: Later = {}
-    """The earliest time at which workloads are due; before that they are only counted."""
+    refused: dict[str, Time] = {}
+    """Workloads that took no request, by workflow id: until then they are only counted."""
 
 
 class AskInput(Payload):

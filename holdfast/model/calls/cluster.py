@@ -206,8 +206,8 @@ class PrepareInput(Payload):
     gang: _Gang = None
     data: _Data = ()
     create: Annotated[CreateInput | None, Field(exclude_if=lambda value: value is None)] = None
-    """What it creates once the owner exists, if no other operation has reported anything since it began; its owner, its
-    cluster, and its components, if they are given above, are filled in. None: the workflow asks for it afterwards."""
+    """What it creates once the owner exists, if no other operation has reported anything since it began; its owner, and
+    its components, if they are given above, are filled in. None: the workflow asks for it afterwards."""
 
 
 class Prepared(Payload):
@@ -215,6 +215,7 @@ class Prepared(Payload):
 
     cluster_uid: str
     owner_uid: str
+    """Empty if there is none: another operation has reported since it began, or it was broken off."""
     anchor_uid: str = ""
     limits: Limits = Limits()
     sequence: int = 0

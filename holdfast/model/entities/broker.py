@@ -10,9 +10,10 @@ from pydantic import Field, field_validator, model_validator
 from holdfast import names
 from holdfast.model.base import Duration, Time
 from holdfast.model.entities.document import EntityDocument
-from holdfast.model.later import Later
 from holdfast.model.observation import Payload
 
+REFUSED_MAXIMUM: Final = 1000
+"""How many workloads that took no request are remembered: the last ones."""
 CANDIDATES_MAXIMUM: Final = 100
 """How many workloads whose checkpoint is due a look names: those that have waited longest, by their own measure."""
 
@@ -88,10 +89,8 @@ class Weighed(Payload):
     """Those whose checkpoint is worth more than it costs."""
     candidates: tuple[Candidate, ...] = ()
     """The first `CANDIDATES_MAXIMUM` of these, in their order."""
-    later: Later = {}
-    """When the others' are due, by `key_of` their ids: until then they need not be looked at."""
     unheard: int = 0
-    """Those that did not answer."""
+    """Those that may be due and did not answer."""
     away: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why the store cannot be used: no workload is asked to save to it meanwhile (row L14)."""
 
@@ -108,7 +107,8 @@ class BrokerState(Payload):
 
     broker: Broker
     cycle: int = 0
-    later: Later = {}
+    refused: dict[str, Time] = {}
+    """Until when workloads that took no request are not asked again, by workflow id."""
     looked_at: Time | None = None
     seen: Weighed = Weighed()
     asked: tuple[Asked, ...] = ()

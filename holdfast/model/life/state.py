@@ -221,6 +221,11 @@ class Attempt(Payload):
         """Components that are being made, made again or resumed."""
         return (*self.replacing, *self.resuming)
 
+    @property
+    def submission(self) -> str:
+        """The name of its submission for people; its id is the uid of the attempt's owner (row S12)."""
+        return f"submission {self.owner_uid}" if self.owner_uid else "its submission"
+
 
 class Cause(Payload):
     """An event that decided something, kept for users who ask why."""
@@ -334,6 +339,8 @@ class State(Payload):
     """The policy in force: the submitted one, or its updated form, within the operator's limits."""
     limits: Limits = Limits()
     cluster_uid: str = ""
+    creates_at_once: Annotated[bool, Field(exclude_if=lambda value: value)] = True
+    """Whether a preparation may create (record 0065). A run that began under an earlier release goes on as that did."""
     intent: Intent = Intent()
     attempt: Attempt | None = None
     executions: int = 0

@@ -14,6 +14,7 @@ from holdfast import names
 from holdfast.model import CheckpointState, Phase, Status, format_duration
 from holdfast.model.entities.broker import (
     CANDIDATES_MAXIMUM,
+    REFUSED_MAXIMUM,
     Asked,
     Broker,
     BrokerState,
@@ -21,7 +22,6 @@ from holdfast.model.entities.broker import (
     Candidate,
     Weighed,
 )
-from holdfast.model.later import key_of
 from holdfast.policy.values.edit import edit
 
 
@@ -32,7 +32,7 @@ def begun(broker: Broker) -> BrokerState:
 
 def configured(state: BrokerState, broker: Broker) -> BrokerState:
     """Return the state with a new configuration, by which all workloads are weighed again."""
-    return edit(state, broker=broker, later={})
+    return edit(state, broker=broker, refused={})
 
 
 def candidate(workload: str, status: Status) -> Candidate | None:
@@ -65,26 +65,22 @@ def interval(broker: Broker, one: Candidate) -> timedelta:
     return min(max(timedelta(seconds=sqrt(2 * cost * mean)), broker.least), broker.most)
 
 
+def is_due(broker: Broker, one: Candidate, now: datetime) -> bool:
+    """Whether a checkpoint of a workload is worth its cost now."""
+    return one.since + interval(broker, one) <= now
+
+
 def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: int, now: datetime) -> Weighed:
-    """Return the workloads whose checkpoint is due, in the order to ask them, and when those of the others are due."""
-    late = list[tuple[float, Candidate]]()
-    later = dict[str, datetime]()
-    count = 0
-    for one in found:
-        count += 1
-        span = interval(broker, one)
-        if one.since + span <= now:
-            late.append(((now - one.since) / span, one))
-        else:
-            later[one.workload] = one.since + span
+    """Return the workloads whose checkpoint is due, in the order to ask them."""
+    running = tuple(found)
+    late = [((now - one.since) / interval(broker, one), one) for one in running if is_due(broker, one, now)]
     # Sort by the wait as a multiple of the workload's own interval; of two equal ones the larger loses more.
     late.sort(key=lambda each: (-each[0], -each[1].pods, each[1].workload))
     return Weighed(
-        running=count + saving,
+        running=len(running) + saving,
         saving=saving,
         due=len(late),
         candidates=tuple(one for _, one in late[:CANDIDATES_MAXIMUM]),
-        later=later,
         unheard=unheard,
     )
 
@@ -95,14 +91,12 @@ def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerStat
     # While the store is away, none is asked; those that are due stay due, and come first once it is back (row L14).
     free = max(0, broker.at_once - seen.saving) if not seen.away else 0
     asked = tuple(Asked(workload=one.workload, why=_why(broker, one, now)) for one in seen.candidates[:free])
-    # Workloads that were not examined keep their due time; the others get a new one.
-    later = {key: at for key, at in state.later.items() if at > now} | dict(seen.later)
     return edit(
         state,
         cycle=state.cycle + 1,
-        later=later,
+        refused={each: until for each, until in state.refused.items() if until > now},
         looked_at=now,
-        seen=edit(seen, later={}, candidates=()),
+        seen=edit(seen, candidates=()),
         asked=asked or state.asked,
         asked_total=state.asked_total + len(asked),
     ), asked
@@ -111,8 +105,8 @@ def looked(state: BrokerState, seen: Weighed, now: datetime) -> tuple[BrokerStat
 def refused(state: BrokerState, one: Asked, now: datetime) -> BrokerState:
     """Return the state after a workload did not take a request: others come first for the shortest interval."""
     asked = tuple(each for each in state.asked if each != one)
-    later = {**state.later, key_of(one.workload): now + state.broker.least}
-    return edit(state, later=later, asked=asked, asked_total=state.asked_total - 1)
+    refused = [*state.refused.items(), (one.workload, now + state.broker.least)][-REFUSED_MAXIMUM:]
+    return edit(state, refused=dict(refused), asked=asked, asked_total=state.asked_total - 1)
 
 
 def _why(broker: Broker, one: Candidate, now: datetime) -> str:

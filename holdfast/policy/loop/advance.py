@@ -96,8 +96,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
         case Restart():
             return _restart(state, decision, now)
         case Resubmit(why):
-            number = state.attempt.owner_uid if state.attempt is not None else ""
-            why = f"submission {number}: {why}"
+            why = f"{state.attempt.submission}: {why}" if state.attempt is not None else why
             state = cause(state, Reason.SUBMISSION_FAILED, why, now)
             state = enter(state, Phase.RESETTING, Reason.SUBMISSION_FAILED, why, now)
             return _begin_removal(state, now, pause_after=False)

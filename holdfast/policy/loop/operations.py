@@ -59,7 +59,8 @@ def creates_at_once(spec: Workload, state: State) -> bool:
     policy = state.policy
     waits = policy.refused_create is RefusedCreate.WAIT or spec.allow_missing_kinds
     replaces = policy.interrupted_create is InterruptedCreate.REPLACE
-    return not (waits or replaces or spec.sensitive or spec.source.generation is not None)
+    decides = waits or replaces or spec.sensitive or spec.source.generation is not None
+    return state.creates_at_once and not decides
 
 
 def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:

@@ -138,7 +138,7 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
 
 def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> State:
     """Record how a submission ended (rows S2, S4, S12). The uid of its owner is the submission's id."""
-    failure, submission = event.failure, f"submission {attempt.owner_uid}"
+    failure, submission = event.failure, attempt.submission
     attempt = edit(attempt, objects=event.objects)
     if attempt.stage not in LIVE:
         return edit(state, attempt=attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from temporalio.activity import ActivityCancellationDetails
 
 from holdfast import names
 from holdfast.activities.cluster import ClusterActivities
-from holdfast.activities.kube.client import Object
+from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.model import Condition, ConditionType, Event, Limits, Reason
 from holdfast.model.calls.cluster import Prepared
 from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, config, deployment, eventually, job, pod
@@ -31,14 +32,43 @@ def reports(bench: Bench) -> dict[str, Any]:
     return {"report": bench.report(), "report_submitted": bench.report(events=(said,), conditions=(all_of_it,))}
 
 
-async def lose_owner(bench: Bench) -> None:
-    """Delete the attempt's owner, and leave its pods until the collector comes."""
+async def uid_of_owner(bench: Bench) -> str:
     owner = await bench.owner()
     assert owner is not None
-    metadata = owner["metadata"]
-    await bench.admin.delete(
-        names.API_VERSION, names.ATTEMPT_KIND, metadata["name"], bench.namespace, uid=metadata["uid"]
-    )
+    return owner["metadata"]["uid"]
+
+
+async def lose(bench: Bench, how: str = "gone") -> None:
+    """Delete the attempt's owner: it is gone at once, before its pods, or dies as the collector comes to its pods."""
+    name = names.attempt_name(bench.target.name, bench.attempt)
+    key = (names.API_VERSION, names.ATTEMPT_KIND, name, bench.namespace)
+    foreground = "Foreground" if how == "dying" else "Background"
+    await bench.admin.delete(*key, uid=await uid_of_owner(bench), propagation=foreground)
+
+    async def gone() -> bool:
+        return await bench.owner() is None
+
+    if how == "gone":
+        await eventually(gone)
+
+
+class Gate:
+    """Holds the first change that matches, until it is opened."""
+
+    def __init__(self, bench: Bench, matches: Callable[[str, str], bool]) -> None:
+        self._send, self._matches = bench.kube.mutate, matches
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        bench.kube.mutate = self._mutate  # type: ignore[method-assign]
+
+    async def _mutate(self, method: str, path: str, **options: Any) -> Object:
+        if self._matches(method, path) and not self.reached.is_set():
+            self.reached.set()
+            await self.opened.wait()
+        return await self._send(method, path, **options)
+
+
+def makes_owner(method: str, path: str) -> bool:
+    return method == "POST" and path.endswith(ATTEMPTS)
 
 
 async def held(bench: Bench) -> None:
@@ -141,27 +171,62 @@ async def test_nothing_is_created_under_an_owner_that_was_made_after_its_removal
     """The worker stalls before it makes the owner; meanwhile another makes the attempt, which is then removed."""
     bench.components = (pod(),)
     report, done = bench.report(), bench.report()
-    send, stalled, go_on = bench.kube.mutate, asyncio.Event(), asyncio.Event()
-
-    async def mutate(method: str, path: str, **options: Any) -> Object:
-        if path.endswith(ATTEMPTS) and not stalled.is_set():
-            stalled.set()
-            await go_on.wait()
-        return await send(method, path, **options)
-
-    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    gate = Gate(bench, makes_owner)
     late = asyncio.ensure_future(bench.begin(1, report=report, report_submitted=done))
-    await stalled.wait()
+    await gate.reached.wait()
     taken_over = await bench.begin(2, report=report, report_submitted=done)
     assert taken_over.owner_uid
     assert (await bench.create()).failure is None
     assert (await bench.remove()).gone
-    go_on.set()
+    gate.opened.set()
     prepared = await late
     assert (prepared.created, await bench.pods()) == (None, [])
-    owner = await bench.owner()
-    assert owner is not None, "it came late, and nothing is under it"
-    assert owner["metadata"]["uid"] not in {"", taken_over.owner_uid}
+    assert await uid_of_owner(bench) not in {"", taken_over.owner_uid}, "it came late, and nothing is under it"
+
+
+@ROW("L13", level="e2e")
+async def test_one_that_stalled_before_it_made_the_anchor_creates_nothing_though_no_report_could_stop_it(bench: Bench):
+    """The life ended meanwhile: without an anchor, its removal had nothing to report on."""
+    bench.components, bench.heartbeat_timeout = (pod(),), timedelta(seconds=2)
+    gate = Gate(bench, lambda method, path: method == "POST" and path.endswith("/anchors"))
+    late = asyncio.ensure_future(bench.begin(1, **reports(bench)))
+    await gate.reached.wait()
+    assert (await bench.remove(owner_uid="", release_anchor=True)).gone
+    await asyncio.sleep(1.1)
+    gate.opened.set()
+    assert ((await late).created, await bench.pods()) == (None, [])
+
+
+@ROW("L13", level="e2e")
+async def test_what_is_made_before_a_removals_report_is_answered_is_removed_too(bench: Bench):
+    bench.components = (pod(),)
+    first, begun, gone = reports(bench), bench.report(), bench.report()
+    gate = Gate(bench, makes_owner)
+    late = asyncio.ensure_future(bench.begin(1, **first))
+    await gate.reached.wait()
+    removing, dark = await Bench.make(bench.admin, bench.admin, bench.namespace), asyncio.Event()
+    removing.components, removing.target = bench.components, bench.target
+    send, unanswered = removing.kube.mutate, 0
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        nonlocal unanswered
+        if path.endswith("/status") and not dark.is_set():
+            unanswered += 1
+            raise Unreachable(429, "TooManyRequests", "it is overloaded")
+        return await send(method, path, **options)
+
+    removing.kube.mutate = mutate  # type: ignore[method-assign]
+    removed = asyncio.ensure_future(removing.remove(owner_uid="", report=begun, report_gone=gone))
+
+    async def has_looked() -> bool:
+        return unanswered > 3
+
+    await eventually(has_looked)
+    gate.opened.set()
+    assert (await late).created is not None
+    dark.set()
+    assert (await removed).gone
+    assert (await bench.owner(), await bench.pods()) == (None, [])
 
 
 async def test_a_removal_proves_an_owner_of_another_uid_gone_too(bench: Bench):
@@ -177,7 +242,7 @@ async def test_who_takes_over_stops_the_one_before(bench: Bench):
     bench.components = (pod(),)
     given = reports(bench)
     assert (await bench.begin(2, **given)).created is None
-    await lose_owner(bench)
+    await lose(bench)
     prepared = await bench.begin(1, **given)
     assert (prepared.created, prepared.owner_uid, await bench.owner(), await bench.pods()) == (None, "", None, [])
     assert prepared.sequence == given["report_submitted"].sequence, "so that the next report is above it"
@@ -194,24 +259,15 @@ async def test_nothing_is_made_beside_the_pods_of_a_lost_owner(bench: Bench, how
         await bench.begin(1, **given)
     await eventually(bench.pods)
     await held(bench)
-    if how == "dying":
-        owner = await bench.owner()
-        assert owner is not None
-        key = (names.API_VERSION, names.ATTEMPT_KIND, owner["metadata"]["name"], bench.namespace)
-        await bench.admin.delete(*key, uid=owner["metadata"]["uid"], propagation="Foreground")
-    else:
-        await lose_owner(bench)
-
-        async def gone() -> bool:
-            return await bench.owner() is None
-
-        await eventually(gone)
-    prepared = await bench.begin(2, **given)
-    assert prepared.owner_uid == ""
-    assert prepared.created is not None
-    assert prepared.created.failure is not None
-    assert prepared.created.failure.reason == "OwnerGone"
-    removal = asyncio.ensure_future(bench.remove(owner_uid=""))
+    made = await uid_of_owner(bench)
+    await lose(bench, how)
+    for tries in (2, 3):
+        prepared = await bench.begin(tries, **given)
+        assert prepared.owner_uid == made
+        assert prepared.created is not None
+        assert prepared.created.failure is not None
+        assert prepared.created.failure.reason == "OwnerGone"
+    removal = asyncio.ensure_future(bench.remove())
     await let_go(bench)
     assert (await removal).gone
     assert await bench.pods() == []
@@ -252,6 +308,19 @@ async def test_S10_what_was_made_is_handed_over_when_it_is_broken_off(bench: Ben
     assert [one.kind for one in prepared.created.objects] == ["ConfigMap"]
     assert (await bench.remove(owner_uid="")).gone
     assert await bench.owner() is None
+
+
+@ROW("L13", level="e2e")
+async def test_a_first_try_that_comes_again_takes_over(bench: Bench):
+    """Temporal counts the tries of an activity anew when a person resets it."""
+    given = reports(bench)
+    made = (await bench.begin(1, **given)).owner_uid
+    again = await bench.begin(1, **given)
+    assert (again.created, again.owner_uid) == (None, made)
+    await lose(bench)
+    lost = (await bench.begin(1, **given)).created
+    assert lost is not None
+    assert lost.failure is not None
 
 
 @ROW("L13", level="e2e")

@@ -9,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.model import CheckpointState, Phase, PodCounts, Reason, Status
-from holdfast.model.entities.broker import CANDIDATES_MAXIMUM, Broker, Candidate
-from holdfast.model.later import key_of
+from holdfast.model.entities.broker import CANDIDATES_MAXIMUM, REFUSED_MAXIMUM, Asked, Broker, Candidate
 from holdfast.model.spec.checkpoint import CheckpointRequest
 from holdfast.policy.entities import broker as policy
 from tests.policy.lives.life import START
@@ -77,7 +76,6 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     found = [one("fresh", 0.01), one("late", 24), one("larger", 24, pods=4), one("saved", 0.1), one("older", 23)]
     seen = policy.weighed(BROKER, found, saving=0, unheard=0, now=NOW)
     assert names_of(seen.candidates) == ["larger", "late", "older"]
-    assert set(seen.later) == {key_of(each.workload) for each in (found[0], found[3])}
     state, asked = policy.looked(state, seen, NOW)
     assert names_of(asked) == ["larger", "late"]
     told = policy.status(state)
@@ -128,22 +126,27 @@ def test_one_that_takes_no_request_leaves_its_place_to_others() -> None:
     found = [one("a", 24), one("b", 23)]
     state, (first,) = policy.looked(state, policy.weighed(state.broker, found, 0, 0, NOW), NOW)
     state = policy.refused(state, first, NOW)
-    assert state.later == {key_of(first.workload): NOW + state.broker.least}
+    assert state.refused == {first.workload: NOW + state.broker.least}
     assert policy.status(state).asked_total == 0
     _, (other,) = policy.looked(state, policy.weighed(state.broker, found[1:], 0, 0, NOW), NOW)
     assert names_of([other]) == ["b"]
 
 
-def test_what_was_not_due_is_not_looked_at_before_it_is() -> None:
-    state = policy.begun(BROKER)
-    state, _ = policy.looked(state, policy.weighed(BROKER, [one("a", 0.0)], 0, 0, NOW), NOW)
-    (due,) = state.later.values()
+def test_one_that_took_no_request_is_asked_again_after_the_shortest_interval_or_by_other_numbers() -> None:
+    state, asked = policy.looked(policy.begun(BROKER), policy.weighed(BROKER, [one("a", 24)], 0, 0, NOW), NOW)
+    state = policy.refused(state, asked[0], NOW)
+    assert policy.configured(state, BROKER).refused == {}
     state, _ = policy.looked(state, policy.weighed(BROKER, [], 0, 0, NOW), NOW + timedelta(minutes=1))
-    assert list(state.later.values()) == [due]
-    state, _ = policy.looked(state, policy.weighed(BROKER, [], 0, 0, due), due)
-    assert state.later == {}
-    state, _ = policy.looked(state, policy.weighed(BROKER, [one("a", 0.0)], 0, 0, NOW), NOW)
-    assert policy.configured(state, BROKER).later == {}, "by other numbers it may be due"
+    (until,) = state.refused.values()
+    state, _ = policy.looked(state, policy.weighed(BROKER, [], 0, 0, NOW), until)
+    assert state.refused == {}
+
+
+def test_the_last_that_took_no_request_are_remembered() -> None:
+    state = policy.begun(BROKER)
+    for number in range(REFUSED_MAXIMUM + 5):
+        state = policy.refused(state, Asked(workload=f"workload/dev/team/w{number}", why=""), NOW)
+    assert (len(state.refused), "workload/dev/team/w5" in state.refused) == (REFUSED_MAXIMUM, True)
 
 
 def test_work_is_unsaved_since_the_attempt_runs_or_since_its_last_request() -> None:

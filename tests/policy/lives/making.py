@@ -27,13 +27,15 @@ class Making(Hands):
         if tries > 1:
             return (yield from self._take_over(given))
         anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
+        if anchor.begun[0] == given.report.sequence:
+            return (yield from self._take_over(given))
         yield from self._report(given.report)
         prepared = Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), sequence=self._shown(anchor))
         if prepared.sequence != given.report.sequence:
             return prepared
         owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
         prepared = edit(prepared, owner_uid=owner.uid)
-        if not (yield from self._send(lambda: self._mark_begun(given.report))):
+        if not (yield from self._send(lambda: self._mark_begun(given.report, owner.uid))):
             return prepared
         created = yield from self.create(replace(given, owner_uid=owner.uid), tries)
         return edit(prepared, created=created)
@@ -42,6 +44,8 @@ class Making(Hands):
         anchor = yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
         sequence = self._shown(anchor)
         yield from self._report(report)
+        if given.creates and self._shown(anchor) > report.sequence:
+            return Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), sequence=self._shown(anchor))
         owner = yield from self._make(Kind.OWNER, owner_name(given.attempt), anchor.uid, given.attempt)
         return Prepared(cluster_uid="cluster", owner_uid=owner.uid, limits=Limits(), sequence=sequence)
 
@@ -49,7 +53,7 @@ class Making(Hands):
         """Keep an earlier try from creating; find what it has made, or that it has made nothing and never will."""
         fence = edit(given.report, sequence=given.report_done.sequence)
         shown, begun = yield from self._send(lambda: self._fenced(given.report, fence))
-        prepared = Prepared(cluster_uid="cluster", owner_uid="", limits=Limits(), sequence=shown)
+        prepared = Prepared(cluster_uid="cluster", owner_uid=begun, limits=Limits(), sequence=shown)
         if shown > fence.sequence:
             return edit(prepared, created=Created(interrupted="another operation has reported"))
         owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
@@ -60,21 +64,22 @@ class Making(Hands):
             return (yield from self._prepare(given, fence))
         return edit(prepared, owner_uid=living.uid)
 
-    def _mark_begun(self, report: Report) -> bool:
+    def _mark_begun(self, report: Report, owner: str) -> bool:
         """Mark the anchor that creation begins, if it still shows the report."""
         self.cluster.ask()
         anchor = self.cluster.named.get((Kind.ANCHOR, ANCHOR))
         if anchor is None or self._shown(anchor) != report.sequence:
             return False
-        anchor.begun = report.sequence
+        anchor.begun = (report.sequence, owner)
         return True
 
-    def _fenced(self, report: Report, fence: Report) -> tuple[int, bool]:
-        """Return the sequence that the anchor shows, and whether it has the mark; without it, write over the report."""
+    def _fenced(self, report: Report, fence: Report) -> tuple[int, str]:
+        """Return the sequence that the anchor shows, and the owner by its mark; without one, write over the report."""
         anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)
         if anchor is None:
-            return -1, False
-        begun = anchor.begun == report.sequence
+            return -1, ""
+        sequence, owner = anchor.begun
+        begun = owner if sequence == report.sequence else ""
         if not begun and self._shown(anchor) <= report.sequence:
             self.cluster.apply(ANCHOR, fence)
         return self._shown(anchor), begun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from holdfast.client.broker import BrokerRun, apply
 from holdfast.errors import HoldfastError
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.entities.broker import Broker, BrokerStatus, Candidate, Weighed
-from holdfast.model.later import key_of
 from holdfast.plugin import HoldfastPlugin
 from holdfast.workflows.entities.broker import CYCLES_MAXIMUM
 from tests.e2e.ground.site import until
@@ -75,9 +74,9 @@ async def begun(env: WorkflowEnvironment) -> tuple[BrokerRun, WorkflowHandle[Any
     return run, run.client.get_workflow_handle(run.workflow_id, result_type=dict)
 
 
-def due(*given: str, later: dict[str, datetime] | None = None) -> Weighed:
+def due(*given: str) -> Weighed:
     found = tuple(Candidate(workload=f"workload/local/team/{name}", pods=1, since=START) for name in given)
-    return Weighed(running=len(found), due=len(found), candidates=found, later=later or {})
+    return Weighed(running=len(found), due=len(found), candidates=found)
 
 
 async def test_each_cycle_it_looks_and_asks_as_many_as_storage_bears(env: WorkflowEnvironment, cluster: Cluster):
@@ -90,12 +89,10 @@ async def test_each_cycle_it_looks_and_asks_as_many_as_storage_bears(env: Workfl
     await until(asked, 30, "two are asked")
     assert {one.workload.rpartition("/")[2] for one in cluster.asked} == {"a", "b"}
     assert cluster.asked[0].note.startswith("the broker: ")
-    cluster.seen = due(later={"workload/local/team/a": START + timedelta(days=20_000)})
+    cluster.seen = due()
     await env.sleep(timedelta(minutes=2))
     status = await run.status()
     assert (status.asked_total, status.due) == (2, 0)
-    await env.sleep(timedelta(minutes=2))
-    assert list(cluster.looks[-1].later) == [key_of("workload/local/team/a")]
     await run.cancel("not wanted")
     assert BrokerStatus.model_validate(await handle.result()).asked_total == 2
     await replays(handle)
@@ -134,6 +131,7 @@ async def test_one_that_cannot_be_asked_stops_nobody_and_memory_outlives_runs(
     skipping = asyncio.create_task(env.sleep(BROKER.every * 2))
     await until(asked, 30, "the next cycle comes")
     await skipping
+    assert list(cluster.looks[-1].refused) == ["workload/local/team/broken"]
     cluster.seen = due()
     await env.sleep(BROKER.every * (CYCLES_MAXIMUM + 10))
     assert (await handle.describe()).run_id != first
