@@ -20,7 +20,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
 
 from holdfast import names
-from holdfast.activities.kube.client import Kube, KubeError
+from holdfast.activities.kube.client import Gone, Kube, KubeError
 
 WORKER = f"system:serviceaccount:{names.WORKER_NAMESPACE}:{names.WORKER_SERVICE_ACCOUNT}"
 OBJECT_KINDS = (
@@ -215,8 +215,25 @@ class Witness:
                     elif event["type"] == "DELETED":
                         self._seen(kind, raw)
                         self.lives[raw["metadata"]["uid"]].ended = int(version)
+            except Gone:
+                with contextlib.suppress(KubeError):
+                    version = await self._again(api_version, kind, int(version))
             except KubeError:
                 await asyncio.sleep(0.2)
+
+    async def _again(self, api_version: str, kind: str, version: int) -> str:
+        """List a kind anew, since an API server that was started again no longer tells what happened after a version.
+
+        What is gone counts as gone since then, although it went later: nobody can tell when.
+        """
+        listed = await self.kube.list(api_version, kind, self.namespace)
+        for found in listed["items"]:
+            self._seen(kind, found)
+        there = {found["metadata"]["uid"] for found in listed["items"]}
+        for life in self.of(kind):
+            if life.uid not in there and life.ended is None:
+                life.ended = version
+        return listed["metadata"]["resourceVersion"]
 
     def _seen(self, kind: str, raw: dict[str, Any]) -> None:
         metadata = raw["metadata"]
