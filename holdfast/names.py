@@ -32,6 +32,8 @@ ANNOTATION_ENDED: Final = f"{GROUP}/ended"
 ANNOTATION_BEGUN: Final = f"{GROUP}/creation-begun"
 """On an anchor: the sequence of the report and the uid of the owner, as `7/<uid>`, under which a preparation began to
 create (record 0065)."""
+PATCH_CREATES: Final = "preparation-creates"
+"""The patch of workloads' workflows from which on a preparation may create (record 0065)."""
 ANNOTATION_TURN: Final = f"{GROUP}/turn"
 ANNOTATION_PARKED: Final = f"{GROUP}/parked"
 ANNOTATION_RUN_AS: Final = f"{GROUP}/run-as"

@@ -66,7 +66,6 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
 _PATCH_REHEARSED = "changes-are-rehearsed"
-_PATCH_AT_ONCE = "preparation-creates"
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -118,7 +117,7 @@ class WorkloadWorkflow:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
-        self._state = edit(self._state, creates_at_once=workflow.patched(_PATCH_AT_ONCE))
+        self._state = edit(self._state, creates_at_once=workflow.patched(names.PATCH_CREATES))
         while True:
             # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -57,6 +58,7 @@ _CHANGES: Final = {
     names.UPDATE_EXTEND: WalltimeExtension,
     names.UPDATE_SCALE: GangScale,
 }
+_PATCHES: Final = "TemporalChangeVersion"
 _SINGLE_BATCH: Final = 2
 """The SDK flag of histories whose workflow tasks get all their jobs in one activation."""
 
@@ -185,6 +187,7 @@ class _Reading:
         timers: list[int] = []
         telling: list[int] = []
         statuses: list[Status] = []
+        patches: list[str] = []
         ended: Ended | None = None
         for event in raw.commands:
             match event.event_type:
@@ -200,6 +203,8 @@ class _Reading:
                     update = await self._update(event)
                     if update is not None:
                         wishes.append(((accepted.accepted_request_sequencing_event_id, 1), update))
+                case EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
+                    patches += await self._patches(event)
                 case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
                     fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
                     if names.MEMO_STATUS in fields:
@@ -220,8 +225,18 @@ class _Reading:
             timers=tuple(timers),
             telling=tuple(telling),
             statuses=tuple(statuses),
+            patches=tuple(patches),
             ended=ended,
         )
+
+    async def _patches(self, event: HistoryEvent) -> list[str]:
+        """Return the patches that the SDK has written as a search attribute, which it encodes with no codec."""
+        written = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
+        if _PATCHES not in written:
+            return []
+        if written[_PATCHES].metadata.get("encoding") == b"json/plain":
+            return json.loads(written[_PATCHES].data)
+        return await self.value([written[_PATCHES]], list[str], f"the patches written at event {event.event_id}") or []
 
     async def _signal(self, event: HistoryEvent) -> Signalled | None:
         signal = event.workflow_execution_signaled_event_attributes

@@ -107,6 +107,8 @@ class Life:
         turns: list[Turn] = []
         self._begun = []
         first, self._turned, timer = not self._turned, True, self._timer
+        if first:
+            self.state = edit(self.state, creates_at_once=names.PATCH_CREATES in task.patches)
         for wish in task.wishes:
             self._wish(wish, task)
         # The SDK runs the workflow on signals and updates before it delivers the rest; not so in the first task.

@@ -110,6 +110,8 @@ class Task:
     """The ids of the events that initiated signals to its graph or its queue."""
     statuses: tuple[Status, ...]
     """The statuses it wrote to its memo."""
+    patches: tuple[str, ...]
+    """The patches of the workflow's code by which its run goes, if this task has added one."""
     ended: Ended | None
 
 
