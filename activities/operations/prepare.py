@@ -148,10 +148,15 @@ class _Clocks:
         self._wall, self._loop = datetime.now(UTC), asyncio.get_running_loop().time()
 
     def surely_alone(self) -> bool:
-        """Whether less than half a heartbeat timeout has passed, by the clock that has advanced further."""
-        limit = activity.info().heartbeat_timeout if activity.in_activity() else None
-        passed = timedelta(seconds=asyncio.get_running_loop().time() - self._loop)
-        return limit is None or max(passed, datetime.now(UTC) - self._wall) < limit / 2
+        """Whether less than half a heartbeat timeout has passed, by whichever clock has advanced furthest.
+
+        Temporal's own start counts too: the worker may have stood still before this began.
+        """
+        info = activity.info() if activity.in_activity() else None
+        if info is None or info.heartbeat_timeout is None:
+            return True
+        now, passed = datetime.now(UTC), timedelta(seconds=asyncio.get_running_loop().time() - self._loop)
+        return max(passed, now - self._wall, now - info.started_time) < info.heartbeat_timeout / 2
 
 
 async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse: Pulse) -> Prepared:
@@ -169,21 +174,25 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
         return _prepared(site, given, pulse, anchor, begun, Created(interrupted=why))
     await apply_report(site, given.target, given.report if begun else fence)  # Its Events may be missing.
     owner = await _find_owner(site, given)
-    living = owner is not None and "deletionTimestamp" not in owner["metadata"]
-    if begun and not living:
+    living = owner if owner is not None and "deletionTimestamp" not in owner["metadata"] else None
+    uid = living["metadata"]["uid"] if living is not None else ""
+    if begun and uid != begun:
         name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
         lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
         return _prepared(site, given, pulse, anchor, begun, Created(failure=lost))
-    if owner is None or not living or anchor is None:
+    if not uid or anchor is None:
         return await _prepare(site, given, pulse, fence)
     # What could refuse the attempt has been checked: a refusal now would leave what exists.
-    return _prepared(site, given, pulse, anchor, owner["metadata"]["uid"])
+    return _prepared(site, given, pulse, anchor, uid)
 
 
 async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any] | None, uid: str) -> Object | None:
-    """Mark the anchor that creation begins; return it with the mark, None if it no longer shows the report."""
+    """Mark the anchor that creation begins; return it with the mark.
+
+    None if it no longer shows the report, or has the mark of another try.
+    """
     while anchor is not None and is_ours(given.target, anchor):
-        if sequence_of(given.target, anchor) != given.report.sequence:
+        if sequence_of(given.target, anchor) != given.report.sequence or _owner_begun(given, anchor) not in {"", uid}:
             return None
         try:
             marked = await site.kube.patch(

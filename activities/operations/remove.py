@@ -152,9 +152,10 @@ async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
 
 async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str], reported: bool) -> Removed:
     """Look a last time, in full, and return what is left."""
-    if not reported:
-        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     remains = replace(await find_remains(site, given), refused=refused)
+    if remains.gone and not reported:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+        remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
         return await _conclude(site, given, pulse)
     remnants = await remnants_of(site, remains)

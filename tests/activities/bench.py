@@ -68,6 +68,8 @@ class Bench:
         self.components: tuple[Component, ...] = (job(),)
         self.heartbeats: list[dict[str, Any]] = []
         self.heartbeat_timeout: timedelta | None = None
+        self.late = timedelta(0)
+        """How long Temporal has waited for the worker to begin an activity."""
         self.environment: ActivityEnvironment | None = None
         self._sequence = 0
 
@@ -97,7 +99,7 @@ class Bench:
             environment.info,
             heartbeat_details=list(earlier),
             heartbeat_timeout=self.heartbeat_timeout,
-            started_time=datetime.now(UTC),
+            started_time=datetime.now(UTC) - self.late,
             attempt=tries,
         )
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details[0])

@@ -198,6 +198,35 @@ async def test_one_that_stalled_before_it_made_the_anchor_creates_nothing_though
 
 
 @ROW("L13", level="e2e")
+@pytest.mark.parametrize(("late", "creates"), [(1, True), (5, False)])
+async def test_one_that_temporal_has_waited_for_may_have_been_given_up(bench: Bench, late: int, creates: bool):
+    bench.heartbeat_timeout, bench.late = timedelta(seconds=8), timedelta(seconds=late)
+    prepared = await bench.begin(1, **reports(bench))
+    assert (prepared.created is not None, prepared.owner_uid != "") == (creates, True)
+
+
+@ROW("L13", level="e2e")
+async def test_two_first_tries_create_under_one_owner(bench: Bench):
+    """A person resets the activity while its worker stalls; then somebody deletes the owner of the second."""
+    bench.components = (pod(),)
+    given = reports(bench)
+    gate = Gate(bench, makes_owner)
+    late = asyncio.ensure_future(bench.begin(1, **given))
+    await gate.reached.wait()
+    made = (await bench.begin(1, **given)).owner_uid
+    await eventually(bench.pods)
+    await held(bench)
+    await lose(bench)
+    gate.opened.set()
+    assert (await late).created is None
+    lost = (await bench.begin(2, **given)).created
+    assert lost is not None
+    assert lost.failure is not None
+    assert {one["metadata"]["ownerReferences"][0]["uid"] for one in await bench.pods()} == {made}
+    await let_go(bench)
+
+
+@ROW("L13", level="e2e")
 async def test_what_is_made_before_a_removals_report_is_answered_is_removed_too(bench: Bench):
     bench.components = (pod(),)
     first, begun, gone = reports(bench), bench.report(), bench.report()
