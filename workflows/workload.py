@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import Priority, SearchAttributeKey, SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 from temporalio.workflow import ActivityCancellationType
 
@@ -243,6 +243,7 @@ class WorkloadWorkflow:
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=why[:200],
+            priority=Priority(priority_key=call.priority),
         )
 
     def _ask(self, spec: Workload, state: State) -> None:

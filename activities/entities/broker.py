@@ -20,7 +20,7 @@ from holdfast.activities.site.updates import update
 from holdfast.model import Phase, Status
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.entities.broker import Broker, Candidate, Weighed
-from holdfast.policy.entities.broker import candidate, is_due, is_saving, weighed
+from holdfast.policy.entities.broker import candidate, is_saving, waited, weighed
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
@@ -82,7 +82,7 @@ def _may_be_due(broker: Broker, workflow_id: str, memo: Mapping[str, Any], now: 
         one = candidate(workflow_id, Status.model_validate(memo[names.MEMO_STATUS]))
     except (KeyError, ValidationError):
         return True
-    return one is None or is_due(broker, one, now)
+    return one is None or waited(broker, one, now) >= 1
 
 
 async def _answers(client: Client, wanted: Iterable[str]) -> dict[str, Status]:

@@ -95,7 +95,7 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-        reported = await _report_begun(site, given, pulse)
+        reported = False
         while True:
             try:
                 reported = reported or await _report_begun(site, given, pulse)

@@ -81,6 +81,7 @@ class Call:
     argument: Any
     result_type: Any
     start_to_close: timedelta
+    priority: int = 3
 
 
 def target_of(spec: Workload, state: State, uid: str) -> Target:
@@ -222,7 +223,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     row = OPERATIONS[operation.kind]
 
     def called(argument: Any, start_to_close: timedelta) -> Call:
-        return Call(operation.kind.value, row.queue(spec.cluster), argument, row.result, start_to_close)
+        return Call(operation.kind.value, row.queue(spec.cluster), argument, row.result, start_to_close, row.priority)
 
     def creation(components: tuple[Component, ...], report: Report) -> CreateInput:
         return CreateInput(

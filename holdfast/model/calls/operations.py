@@ -39,9 +39,13 @@ class Row:
     """Whether it changes something that runs, or lets it run: for sensitive work, it is recorded first (L36)."""
     promise: Cleared | Created | Parked | Removed | Replaced | Unparked | None = None
     """The success whose status it carries along, so that reporting it needs no other activity."""
+    priority: int = 3
+    """Temporal's priority key: of the activities that wait for a worker, one with a smaller key is taken first."""
 
 
 _SHORT: Final = names.queue_cluster
+_FIRST: Final = 1
+_LAST: Final = 5
 OPERATIONS: Final[dict[OperationKind, Row]] = {
     OperationKind.PREPARE: Row(Prepared, _SHORT, breakable=False),
     OperationKind.STAGE: Row(Staged),
@@ -50,10 +54,10 @@ OPERATIONS: Final[dict[OperationKind, Row]] = {
     OperationKind.CLEAR: Row(Cleared, acts=True, promise=Cleared(done=True)),
     OperationKind.PARK: Row(Parked, acts=True, promise=Parked(done=True)),
     OperationKind.UNPARK: Row(Unparked, acts=True, promise=Unparked(done=True)),
-    OperationKind.CHECKPOINT: Row(Checkpointed),
-    OperationKind.OBSERVE: Row(Observation, _SHORT),
-    OperationKind.REMOVE: Row(Removed, acts=True, promise=Removed(gone=True)),
-    OperationKind.FORCE_REMOVE: Row(Removed, acts=True, promise=Removed(gone=True)),
+    OperationKind.CHECKPOINT: Row(Checkpointed, priority=_FIRST),
+    OperationKind.OBSERVE: Row(Observation, _SHORT, priority=_FIRST),
+    OperationKind.REMOVE: Row(Removed, acts=True, promise=Removed(gone=True), priority=_FIRST),
+    OperationKind.FORCE_REMOVE: Row(Removed, acts=True, promise=Removed(gone=True), priority=_FIRST),
     # A worker of an early release returns nothing.
-    OperationKind.REPORT: Row(Reported | None, _SHORT),
+    OperationKind.REPORT: Row(Reported | None, _SHORT, priority=_LAST),
 }

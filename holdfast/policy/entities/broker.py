@@ -65,16 +65,16 @@ def interval(broker: Broker, one: Candidate) -> timedelta:
     return min(max(timedelta(seconds=sqrt(2 * cost * mean)), broker.least), broker.most)
 
 
-def is_due(broker: Broker, one: Candidate, now: datetime) -> bool:
-    """Whether a checkpoint of a workload is worth its cost now."""
-    return one.since + interval(broker, one) <= now
+def waited(broker: Broker, one: Candidate, now: datetime) -> float:
+    """Return the duration of unsaved work as a multiple of the interval: a checkpoint is worth its cost from 1 on."""
+    return (now - one.since) / interval(broker, one)
 
 
 def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: int, now: datetime) -> Weighed:
     """Return the workloads whose checkpoint is due, in the order to ask them."""
     running = tuple(found)
-    late = [((now - one.since) / interval(broker, one), one) for one in running if is_due(broker, one, now)]
-    # Sort by the wait as a multiple of the workload's own interval; of two equal ones the larger loses more.
+    late = [(wait, one) for one in running if (wait := waited(broker, one, now)) >= 1]
+    # Of two that wait for equally long, the larger loses more.
     late.sort(key=lambda each: (-each[0], -each[1].pods, each[1].workload))
     return Weighed(
         running=len(running) + saving,
