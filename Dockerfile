@@ -15,8 +15,10 @@ COPY activities activities
 COPY worker worker
 COPY local local
 COPY deploy deploy
+# The local stack builds and starts programs: an image that runs in production has none of it.
 RUN /opt/build/bin/pip wheel --no-build-isolation --no-deps --wheel-dir /opt/wheels . \
-    && /opt/holdfast/bin/pip install --no-index --no-deps /opt/wheels/*.whl
+    && /opt/holdfast/bin/pip install --no-index --no-deps /opt/wheels/*.whl \
+    && rm -r /opt/holdfast/lib/python3.11/site-packages/holdfast/local
 
 FROM python:3.11.14-slim-bookworm
 LABEL org.opencontainers.image.title="holdfast" \

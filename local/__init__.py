@@ -6,7 +6,6 @@ The product does not depend on this package. The package uses only names and man
 from holdfast.local.identity import worker_kubeconfig
 from holdfast.local.stack import SEVERAL_ADDRESSES, Stack, given_by_environment
 from holdfast.local.system.errors import BinaryError, NotRunningError, PartError, StackError
-from holdfast.local.system.paths import deploy_dir
 from holdfast.local.system.runner import PartStatus
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "PartStatus",
     "Stack",
     "StackError",
-    "deploy_dir",
     "given_by_environment",
     "worker_kubeconfig",
 ]

@@ -24,7 +24,12 @@ from holdfast.activities.kube.client import Object
 from holdfast.activities.nodes.redfish import System
 from holdfast.model import OperationKind
 from holdfast.worker.runtime.kube import WorkerKube
-from holdfast.worker.runtime.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError
+from holdfast.worker.runtime.settings import (
+    ENV_ALLOW_FAILPOINTS,
+    ENV_FAILPOINT,
+    ENV_FAILPOINT_TRACE,
+    SettingsError,
+)
 
 EXIT_CRASHED: Final = 137
 """Exit code of a worker at a failpoint: that of a process killed with -9."""
@@ -168,11 +173,16 @@ def installed() -> Failpoints | None:
     """Return the failpoints that the environment sets; None if it sets none.
 
     Raises:
-        SettingsError: if a variable's value cannot be used.
+        SettingsError: if a variable's value cannot be used, or if failpoints are not allowed (row X15).
     """
     at, trace = os.environ.get(ENV_FAILPOINT, ""), os.environ.get(ENV_FAILPOINT_TRACE, "")
     if not at and not trace:
         return None
+    if os.environ.get(ENV_ALLOW_FAILPOINTS) != "1":
+        which = ENV_FAILPOINT if at else ENV_FAILPOINT_TRACE
+        raise SettingsError(
+            f"{which}: a failpoint kills this worker: only a test sets it, with {ENV_ALLOW_FAILPOINTS}=1"
+        )
     try:
         points = frozenset(Passing.parse(text) for text in at.split(",")) if at else frozenset[Passing]()
     except ValueError as error:

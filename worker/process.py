@@ -61,7 +61,12 @@ def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ())
     for line in settings.misspelled():
         Log.warning(line)
     try:
-        return asyncio.run(Process(given, runner, plugins, failpoints.installed()).run())
+        points = failpoints.installed()
+        if points is not None:
+            Log.warning(
+                f"{settings.ENV_ALLOW_FAILPOINTS}=1: this worker kills itself at its failpoints; use it in tests only"
+            )
+        return asyncio.run(Process(given, runner, plugins, points).run())
     except SettingsError as error:
         Log.error(f"refused: {error}")
         return EXIT_REFUSED

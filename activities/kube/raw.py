@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
 
+from holdfast.model.words import plain
+
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -61,5 +63,5 @@ def version_of(metadata: Mapping[str, Any]) -> int:
 
 
 def one_line(text: Any, maximum: int) -> str:
-    """Return a message as one line of at most so many characters."""
-    return " ".join(str(text or "").split())[:maximum]
+    """Return a message as one line of at most so many printable characters."""
+    return plain(str(text or ""))[:maximum]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -10,10 +11,10 @@ from typer.core import TyperGroup
 from holdfast.cli.cluster import doctor, namespace, sweep, uninstall, worker
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
-from holdfast.cli.demo import basic, dev
 from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.workloads import read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
+from holdfast.model.words import printable
 
 
 class Refusing(TyperGroup):
@@ -28,14 +29,14 @@ class Refusing(TyperGroup):
         try:
             return super().invoke(ctx)
         except HoldfastError as error:
-            typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)
+            typer.secho(printable(f"Error: {error}"), err=True, fg=typer.colors.RED)
             raise typer.Exit(exit_code_of(error)) from None
         except ValueError as error:
             from holdfast.worker.runtime.settings import SettingsError
 
             if not isinstance(error, SettingsError):
                 raise
-            typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)
+            typer.secho(printable(f"Error: {error}"), err=True, fg=typer.colors.RED)
             raise typer.Exit(EXIT_REFUSED) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
@@ -58,8 +59,12 @@ for group in (submit, validate, simulate, read, graph, watch, steer):
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)
 app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
-app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
-for group in (doctor, sweep, uninstall, basic, about):
+for group in (doctor, sweep, uninstall, about):
     group.add_to(app, _SETUP)
+if find_spec("holdfast.local") is not None:  # The container image has no local stack (row X15).
+    from holdfast.cli.demo import basic, dev
+
+    app.add_typer(dev.app, name="dev", rich_help_panel=_SETUP)
+    basic.add_to(app, _SETUP)

@@ -118,17 +118,5 @@ Duration = Annotated[
 ]
 """A span of time, `1m30s` on the wire, never negative."""
 
-TEXT_KEPT = 1024
-"""Maximum length, in characters, that is kept of a text from outside."""
-
-
-def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
-    """Return a text from outside, cut to its maximum length, so that memory stays bounded."""
-    return text if len(text) <= at_most else text[: at_most - 1] + "…"
-
-
-Outside = Annotated[str, AfterValidator(shortened)]
-"""A text from outside: from a node, a service or a person; cut if it is too long."""
-
 Time = Annotated[datetime, AfterValidator(_utc)]
 """An instant, always in UTC."""

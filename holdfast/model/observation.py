@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from holdfast.model.base import Outside, Time
+from holdfast.model.base import Time
 from holdfast.model.vocabulary import FailureClass, Scope
+from holdfast.model.words import Outside
 
 FAILURES_MAXIMUM = 16
 WAITING_MAXIMUM = 8

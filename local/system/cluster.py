@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.deploy import FOLDER
 from holdfast.local.system.errors import StackError
-from holdfast.local.system.paths import PACKAGE, deploy_dir
+from holdfast.local.system.paths import PACKAGE
 
 FAKE_NODE_CAPACITY = {
     "cpu": "256",
@@ -93,29 +94,18 @@ _PROBED_FOR = 60.0
 _APPWRAPPERS = "appwrappers.workload.codeflare.dev"
 
 
-def apply_deploy(kubectl: Kubectl) -> bool:
-    """Apply the CRDs of deploy/, wait until they are established, then apply the remaining manifests.
-
-    Returns:
-        False if there are no manifests.
-    """
-    folder = deploy_dir()
-    if folder is None:
-        return False
-    crds = sorted((folder / "crds").glob("*.yaml"))
+def apply_deploy(kubectl: Kubectl) -> None:
+    """Apply the CRDs of deploy/, wait until they are established, then apply the remaining manifests."""
+    crds = sorted((FOLDER / "crds").glob("*.yaml"))
     if crds:
         _apply(kubectl, [argument for path in crds for argument in ("-f", str(path))])
         established = ("wait", "--for=condition=Established", "--timeout=60s")
         kubectl(*established, *(argument for path in crds for argument in ("-f", str(path))))
-    if (folder / "kustomization.yaml").exists():
-        _apply(kubectl, ["-k", str(folder)])
-    elif (folder / "rbac").is_dir():
-        _apply(kubectl, ["-f", str(folder / "rbac")])
+    _apply(kubectl, ["-k", str(FOLDER)])
     theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
-    if (folder / "appwrapper").is_dir() and not kubectl("get", "crd", *theirs, "--output=name"):
-        _apply(kubectl, ["-k", str(folder / "appwrapper")])
+    if not kubectl("get", "crd", *theirs, "--output=name"):
+        _apply(kubectl, ["-k", str(FOLDER / "appwrapper")])
         _await_appwrappers(kubectl)
-    return True
 
 
 _PROBE = """

@@ -1,4 +1,4 @@
-"""The local stack's paths on disk: caches, stack folders, packaged data and the manifests in deploy/."""
+"""The local stack's paths on disk: caches, stack folders, and packaged data."""
 
 import os
 from pathlib import Path
@@ -22,11 +22,3 @@ def stacks_dir() -> Path:
     """Return the folder with one folder per named stack: `$XDG_STATE_HOME/holdfast/stacks` or its default."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "holdfast" / "stacks"
-
-
-def deploy_dir() -> Path | None:
-    """Return the folder of the manifests (CRDs and RBAC): packaged in the wheel, else `deploy/` of the checkout."""
-    for folder in (PACKAGE.parent / "deploy", PACKAGE / "deploy", PACKAGE.parent / "holdfast" / "deploy"):
-        if any(folder.glob("**/*.yaml")):
-            return folder
-    return None

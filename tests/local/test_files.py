@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from holdfast.deploy import FOLDER
 from holdfast.local import StackError
 from holdfast.local.node import real_node, requirements
 from holdfast.local.node.real_node import RealNode
@@ -22,7 +23,7 @@ from holdfast.local.system import parts
 from holdfast.local.system.cluster import fake_node
 from holdfast.local.system.credentials import ensure_signing_key, ensure_tokens, write_private
 from holdfast.local.system.parts import Layout
-from holdfast.local.system.paths import PACKAGE, deploy_dir
+from holdfast.local.system.paths import PACKAGE
 
 PORTS = {name: 20_000 + number for number, name in enumerate((*parts.CLUSTER_PORTS, *parts.TEMPORAL_PORTS))}
 
@@ -128,9 +129,7 @@ def test_fake_nodes_are_managed_by_kwok_and_labelled() -> None:
 
 
 def test_the_manifests_for_the_cluster_are_found() -> None:
-    folder = deploy_dir()
-    assert folder is not None
-    assert (folder / "crds").is_dir()
+    assert (FOLDER / "crds").is_dir()
 
 
 def elf(*segment_types: int) -> bytes:

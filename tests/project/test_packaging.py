@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from dataclasses import dataclass
@@ -185,3 +186,37 @@ def test_what_is_declared_is_locked() -> None:
     names = {line.split("==")[0] for line in locked if "==" in line}
     declared = {text.split(">")[0].split("=")[0].strip() for text in PROJECT["project"]["dependencies"]}
     assert declared <= names
+
+
+_WITHOUT_LOCAL = """
+import pkgutil, sys
+from importlib import import_module
+import holdfast
+from holdfast.cli.app import app
+for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
+    needs = ("holdfast.cli.demo", "holdfast.torchrun", "holdfast.agent.__main__", "holdfast.__main__")
+    if not module.name.startswith(needs):
+        import_module(module.name)
+assert not [name for name in sys.modules if name.startswith("holdfast.local")]
+app(["--help"])
+"""
+
+
+@pytest.mark.row("X15", level="pure")
+def test_the_image_has_no_stack_builder_and_all_else_works_without_it(built: Built, tmp_path: Path) -> None:
+    (removed,) = re.findall(
+        r"rm -r /opt/holdfast/lib/python3\.11/site-packages/(\S+)", (ROOT / "Dockerfile").read_text()
+    )
+    run(BIN / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", tmp_path, built.wheel)
+    shutil.rmtree(tmp_path / removed)
+    left = [
+        path for path in tmp_path.rglob("*") if path.suffix in {".go", ".mod", ".sum", ".sh"} or "kubelet" in path.name
+    ]
+    assert left == []
+    libraries = sysconfig.get_path("purelib")
+    start = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]; sys.path.append({libraries!r})\n{_WITHOUT_LOCAL}"
+    told = run(sys.executable, "-I", "-S", "-c", start, cwd=tmp_path)
+    assert "worker" in told
+    assert "doctor" in told
+    assert "demo" not in told
+    assert "A real Temporal" not in told

@@ -20,7 +20,13 @@ from holdfast import names
 from holdfast.activities.kube.client import KubeError
 from holdfast.worker import failpoints
 from holdfast.worker.failpoints import Failpoints, Passing, point_of
-from holdfast.worker.runtime.settings import ENV_FAILPOINT, ENV_FAILPOINT_TRACE, SettingsError, misspelled
+from holdfast.worker.runtime.settings import (
+    ENV_ALLOW_FAILPOINTS,
+    ENV_FAILPOINT,
+    ENV_FAILPOINT_TRACE,
+    SettingsError,
+    misspelled,
+)
 
 
 class Died(BaseException):
@@ -151,6 +157,7 @@ def _noting(passed: list[str]) -> Failpoints:
 def test_nothing_is_installed_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv(ENV_FAILPOINT, raising=False)
     monkeypatch.delenv(ENV_FAILPOINT_TRACE, raising=False)
+    monkeypatch.setenv(ENV_ALLOW_FAILPOINTS, "1")
     assert failpoints.installed() is None
     monkeypatch.setenv(ENV_FAILPOINT_TRACE, str(tmp_path / "trace"))
     assert failpoints.installed() is not None
@@ -166,20 +173,34 @@ def test_nothing_is_installed_unless_asked_for(monkeypatch: pytest.MonkeyPatch, 
      "activity.create.before:1,,", ","],
 )  # fmt: skip
 def test_a_malformed_value_is_refused_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch, value: str):
+    monkeypatch.setenv(ENV_ALLOW_FAILPOINTS, "1")
     monkeypatch.setenv(ENV_FAILPOINT, value)
     with pytest.raises(SettingsError, match=r"HOLDFAST_FAILPOINT: .* is no failpoint: expected <point>:<n>"):
         failpoints.installed()
 
 
 def test_a_trace_that_cannot_be_written_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv(ENV_ALLOW_FAILPOINTS, "1")
     monkeypatch.setenv(ENV_FAILPOINT_TRACE, str(tmp_path))
     with pytest.raises(SettingsError, match=r"HOLDFAST_FAILPOINT_TRACE: .* expected a file that can be written"):
         failpoints.installed()
 
 
+@pytest.mark.row("X15", level="pure")
+@pytest.mark.parametrize("name", [ENV_FAILPOINT, ENV_FAILPOINT_TRACE])
+@pytest.mark.parametrize("allowed", [None, "", "0", "true"])
+def test_a_failpoint_that_is_not_allowed_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, allowed: str | None):
+    monkeypatch.delenv(ENV_ALLOW_FAILPOINTS, raising=False)
+    if allowed is not None:
+        monkeypatch.setenv(ENV_ALLOW_FAILPOINTS, allowed)
+    monkeypatch.setenv(name, "http.create.pods.after:3")
+    with pytest.raises(SettingsError, match=f"{name}: a failpoint kills this worker: .* HOLDFAST_ALLOW_FAILPOINTS=1"):
+        failpoints.installed()
+
+
 def test_a_worker_with_a_malformed_value_does_not_start(tmp_path: Path):
     command = [str(Path(sys.executable).parent / "holdfast"), "worker", "--roles", "workflows"]
-    environment = {**os.environ, ENV_FAILPOINT: "nowhere:1"}
+    environment = {**os.environ, ENV_ALLOW_FAILPOINTS: "1", ENV_FAILPOINT: "nowhere:1"}
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "HOLDFAST_FAILPOINT: 'nowhere:1' is no failpoint" in ended.stdout + ended.stderr

@@ -15,6 +15,7 @@ from temporalio import activity, workflow
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from holdfast import names
+from holdfast.model import words
 
 # Noisy at level info, and of no use to an operator.
 _QUIET = ("aiohttp.access", "asyncio", "kubernetes")
@@ -43,7 +44,7 @@ def configure(
         last += [structlog.processors.ExceptionRenderer(frames), structlog.processors.JSONRenderer()]
     else:
         plain = structlog.dev.plain_traceback
-        last += [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
+        last += [_on_one_line, structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler(out)
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
@@ -60,6 +61,14 @@ def configure(
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _on_one_line(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Keep what others say from moving the cursor, or passing for a line of its own (row X14); JSON does so itself."""
+    for key, value in event.items():
+        if isinstance(value, str) and key not in {"exception", "stack"}:
+            event[key] = words.plain(value)
+    return event
 
 
 def of_workflow(workflow_id: str) -> dict[str, str]:

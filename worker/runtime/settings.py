@@ -34,6 +34,7 @@ ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
 ENV_FAILPOINT = "HOLDFAST_FAILPOINT"
 ENV_FAILPOINT_TRACE = "HOLDFAST_FAILPOINT_TRACE"
+ENV_ALLOW_FAILPOINTS = "HOLDFAST_ALLOW_FAILPOINTS"
 DECIDED_WITHIN = timedelta(seconds=10)
 """Time from the end of a node's allowed silence until it is found Down and its workloads are told."""
 CONFIG_DEFAULT = Path("holdfast.toml")
@@ -56,6 +57,7 @@ _FOREIGN_VARIABLES = {
     ENV_CONFIG,
     ENV_FAILPOINT,
     ENV_FAILPOINT_TRACE,
+    ENV_ALLOW_FAILPOINTS,
     names.ENV_ATTEMPT,
     names.ENV_WORKLOAD_UID,
     names.ENV_RENDEZVOUS,

@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
         WatchNodesInput,
     )
     from holdfast.model.entities.provisioner import FenceNews
+    from holdfast.model.words import escaped
     from holdfast.policy.nodes import fence as node_fence
     from holdfast.policy.nodes.monitor import Plan, looked, marked, on_node_news, plan, settle
     from holdfast.workflows.entity import Entity, Message, send, serve, start, stop
@@ -241,9 +242,9 @@ def _details(cluster: str, book: NodeBook) -> str:
             "server or etcd, so no node is found Down by its silence."
         )
     lines += [
-        f"- `{one.name}` **{one.state.value}** since {one.since:%m-%d %H:%M:%S} UTC: {one.why}"
-        + (f"; it could not be marked: {one.refused}" if one.refused else "")
-        + (f"; {one.unasked}" if one.unasked else "")
+        f"- `{one.name}` **{one.state.value}** since {one.since:%m-%d %H:%M:%S} UTC: {escaped(one.why)}"
+        + (f"; it could not be marked: {escaped(one.refused)}" if one.refused else "")
+        + (f"; {escaped(one.unasked)}" if one.unasked else "")
         for one in sorted(there, key=lambda one: one.since)[:SHOWN]
     ]
     return "\n".join(lines)

@@ -13,10 +13,10 @@ from holdfast import names
 from holdfast.activities.kube.raw import mapping, one_line, time_of
 from holdfast.cli.cluster.checks import WORKER, Check, lacking_of_worker, not_known
 from holdfast.cli.cluster.rbac import granted
+from holdfast.deploy import FOLDER
 from holdfast.errors import DocumentWarning, HoldfastError
 from holdfast.formats.condition import life_in
 from holdfast.formats.published import LABEL_QUEUE
-from holdfast.local.system.paths import deploy_dir
 from holdfast.model import Policy, format_duration, parse_duration
 from holdfast.profiles.appwrapper import POLICY
 
@@ -219,10 +219,8 @@ def _texts(value: Any) -> list[str]:
 
 
 def _wanted() -> Iterator[tuple[dict[str, Any], str]]:
-    folder = deploy_dir()
-    assert folder is not None
     for file in ("policies.yaml", "askers.yaml"):
-        for document in yaml.safe_load_all((folder / "appwrapper" / file).read_text(encoding="utf-8")):
+        for document in yaml.safe_load_all((FOLDER / "appwrapper" / file).read_text(encoding="utf-8")):
             yield document, document["metadata"]["name"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from holdfast import names
-from holdfast.local.system.paths import deploy_dir
+from holdfast.deploy import FOLDER
 
 NODES: Final = frozenset({"nodes", "leases"})
 """Resources whose rights the worker can do without; it then does not notice silent or marked nodes."""
@@ -36,14 +36,8 @@ def granted(manifest: str = "rbac.yaml") -> tuple[Right, ...]:
 
     Args:
         manifest: a file in `deploy/`.
-
-    Raises:
-        FileNotFoundError: if the manifests are not packaged.
     """
-    folder = deploy_dir()
-    if folder is None:
-        raise FileNotFoundError("the manifests of deploy/ are not there")
-    documents: list[dict[str, Any]] = list(yaml.safe_load_all((folder / manifest).read_text(encoding="utf-8")))
+    documents: list[dict[str, Any]] = list(yaml.safe_load_all((FOLDER / manifest).read_text(encoding="utf-8")))
     return tuple(sorted({right for document in documents for right in _rights(document)}))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.common.options import EXIT_FAILED, EXIT_REFUSED, HERE, Format, Output, Place, grouped
-from holdfast.cli.common.output import emit
+from holdfast.cli.common.output import emit, say
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def sweep(
             seen = Told(_scene(ground), await survey(ground))
             told.append(seen)
             if output is Output.TABLE:
-                typer.echo(table(seen.scene, seen.survey, hint=not unknown))
+                say(table(seen.scene, seen.survey, hint=not unknown))
             if dry_run:
                 return
             _ask(ground, seen, unknown=unknown, yes=yes)
@@ -73,7 +73,7 @@ def sweep(
             def done(outcome: Outcome) -> None:
                 seen.outcomes.append(outcome)
                 if output is Output.TABLE:
-                    typer.echo(line(outcome))
+                    say(line(outcome))
 
             await carry_out(ground, seen.chosen, done=done, say=_say, limit=limit)
 
@@ -156,7 +156,7 @@ def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
         )
     if yes:
         return
-    typer.echo(question(seen.scene, seen.survey), err=True)
+    say(question(seen.scene, seen.survey), err=True)
     # Not `typer.confirm`: even with `err` it writes a blank to standard output, which may be a JSON document.
     typer.echo("Delete them? [y/N] ", nl=False, err=True)
     agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}

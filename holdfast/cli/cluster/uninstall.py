@@ -115,13 +115,10 @@ def _confirm(ground: Ground) -> None:
 
 
 def _manifests(files: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    from holdfast.local.system.paths import deploy_dir
+    from holdfast.deploy import FOLDER
 
-    folder = deploy_dir()
-    if folder is None:
-        raise HoldfastError("the manifests of deploy/ are not there: is Holdfast installed whole?")
     for file in files:
-        yield from yaml.safe_load_all((folder / file).read_text(encoding="utf-8"))
+        yield from yaml.safe_load_all((FOLDER / file).read_text(encoding="utf-8"))
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from holdfast.cli.common.options import Output
+from holdfast.model.words import printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
 def emit(value: Any, output: Output, text: Callable[[], str]) -> None:
     """Print a JSON-serializable value, or the text for people."""
     if output is Output.TABLE:
-        typer.echo(text())
+        say(text())
     else:
         typer.echo(dumped(value, output).rstrip("\n"))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a text that may hold what others have said; no part of it moves the cursor (row X14)."""
+    typer.echo(printable(text), err=err)
 
 
 def document(answer: BaseModel) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.common.options import HERE, Chosen, Format, Namespace, Output, Place, grouped, session, with_run
-from holdfast.cli.common.output import dumped, emit
+from holdfast.cli.common.output import dumped, emit, say
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.cli.workloads.namespace_check import refuse_closed
 from holdfast.errors import DocumentWarning, HoldfastError
@@ -207,7 +207,7 @@ def _warnings_told() -> Generator[None]:
         warnings.simplefilter("always", DocumentWarning)
         yield
     for said in dict.fromkeys(str(one.message) for one in found):
-        typer.echo(f"warning: {said}", err=True)
+        say(f"warning: {said}", err=True)
 
 
 def read_text(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from holdfast.cli.common import output as printed
 from holdfast.cli.common.options import HERE, Format, Name, Namespace, Output, Place, chosen, grouped, with_run
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 
 async def follow(
-    run: Run, output: Output = Output.TABLE, *, named: bool = False, say: Callable[[str], None] = typer.echo
+    run: Run, output: Output = Output.TABLE, *, named: bool = False, say: Callable[[str], None] = printed.say
 ) -> bool:
     """Print a workload's transitions until its outcome, and return whether it did not fail.
 

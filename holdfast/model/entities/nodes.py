@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.model.base import Duration, Outside, Time
+from holdfast.model.base import Duration, Time
 from holdfast.model.entities.provisioner import FenceNews
 from holdfast.model.observation import Interval, Payload
 from holdfast.model.packed import PackedPayload
+from holdfast.model.words import Outside
 
 _Unset = Field(exclude_if=lambda value: not value)
 

@@ -7,9 +7,10 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from holdfast.model.base import Outside, Time
+from holdfast.model.base import Time
 from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
+from holdfast.model.words import Outside
 
 PENDING_MAXIMUM: Final = 400
 """How many requests may be pending besides fences, which are counted apart: beyond that a request is refused."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from holdfast import names
-from holdfast.model.base import Model, Outside, Time, Word
+from holdfast.model.base import Model, Time, Word
 from holdfast.model.entities.graph import Place
 from holdfast.model.gang.state import Gang
 from holdfast.model.labels import LABEL_NAME, check_label
@@ -24,6 +24,7 @@ from holdfast.model.spec.policy import Policy
 from holdfast.model.spec.probe import Probe
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
+from holdfast.model.words import Outside
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
 COMPONENTS_MAXIMUM = 256

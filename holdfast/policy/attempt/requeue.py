@@ -20,9 +20,10 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.words import shortened
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import RequeueRequest
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 CYCLE = timedelta(seconds=1)
 """The shortest cycle: a requeued workload stays in its queue at least this long, whatever its pause."""

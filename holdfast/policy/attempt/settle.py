@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import Parking, Phase, Reason, Stage, State, Workload
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.checkpoint import checkpoint_request, resolve
 from holdfast.policy.attempt.health import current, declared_now, shortfall
 from holdfast.policy.attempt.order import waits
@@ -18,7 +19,7 @@ from holdfast.policy.values.record import cause
 def enter(state: State, phase: Phase, reason: Reason, message: str, now: datetime) -> State:
     """Return the state in a phase; `since` moves only when the phase does."""
     since = state.since if state.phase is phase else now
-    return edit(state, phase=phase, reason=reason, message=message, since=since)
+    return edit(state, phase=phase, reason=reason, message=shortened(message), since=since)
 
 
 def settle(spec: Workload, state: State, now: datetime) -> State:

@@ -22,6 +22,7 @@ from holdfast.model.entities.broker import (
     Candidate,
     Weighed,
 )
+from holdfast.model.words import escaped
 from holdfast.policy.values.edit import edit
 
 
@@ -142,8 +143,8 @@ def status(state: BrokerState) -> BrokerStatus:
 def details(state: BrokerState) -> str:
     """Return the status of a broker in Markdown, for the Temporal UI."""
     told = status(state)
-    lines = [f"**{told.message}** (cycle {told.cycle}, {told.asked_total} asked in all)", ""]
-    lines += [f"- {name_of(one.workload)}: {one.why}" for one in told.asked]
+    lines = [f"**{escaped(told.message)}** (cycle {told.cycle}, {told.asked_total} asked in all)", ""]
+    lines += [f"- {name_of(one.workload)}: {escaped(one.why)}" for one in told.asked]
     return "\n".join(lines)
 
 

@@ -21,8 +21,8 @@ from holdfast.model.entities.graph import (
     ItemPhase,
 )
 from holdfast.model.vocabulary import Phase, Reason
+from holdfast.model.words import escaped, shortened
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.record import shortened
 
 _OUTCOMES: Final = {
     Phase.SUCCEEDED: ItemPhase.SUCCEEDED,
@@ -321,7 +321,7 @@ def status(graph: Graph, state: GraphState) -> GraphStatus:
 def details(graph: Graph, state: GraphState) -> str:
     """Return the status of a graph in Markdown, for the Temporal UI."""
     counts = ", ".join(f"{count} {one.value}" for one, count in _counts(state).items())
-    lines = [f"**{phase_of(graph, state).value}**: {_message(state)} ({counts})", ""]
+    lines = [f"**{phase_of(graph, state).value}**: {escaped(_message(state))} ({counts})", ""]
     left = ((name, item) for name, item in state.items.items() if not item.phase.ended)
     shown = list(islice(left, _SHOWN))
     if shown:
@@ -329,9 +329,9 @@ def details(graph: Graph, state: GraphState) -> str:
         lines += ["| workload | is | waits for |", "|---|---|---|"]
         for name, item in shown:
             waits = books.waits(graph.items[name][0], name) if item.phase in _WAITS else ""
-            lines.append(f"| {name} | {item.phase.value} | {waits or item.why} |")
+            lines.append(f"| {name} | {item.phase.value} | {escaped(waits or item.why)} |")
     if state.cancelled:
-        lines += ["", f"Cancelled: {state.cancelled}"]
+        lines += ["", f"Cancelled: {escaped(state.cancelled)}"]
     return "\n".join(lines)
 
 

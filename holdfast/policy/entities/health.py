@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast import names
-from holdfast.policy.values.record import shortened
+from holdfast.model.words import shortened
 
 FAILURES: Final = 3
 """The number of consecutive failed workflow tasks after which an entity counts as failing."""

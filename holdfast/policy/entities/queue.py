@@ -24,8 +24,8 @@ from holdfast.model.entities.queue import (
     Strategy,
 )
 from holdfast.model.quantity import format_quantity
+from holdfast.model.words import escaped, shortened
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.record import shortened
 
 CYCLE: Final = timedelta(seconds=1)
 """The shortest duration of a cycle, if a workload waits only for the next cycle."""
@@ -361,13 +361,16 @@ def details(state: QueueState) -> str:
         f"| {key} | {format_quantity(used.get(key, 0))} | {format_quantity(most)} |"
         for key, most in state.queue.room.items()
     ]
-    lines = [f"**{len(held)} let in, {len(waiting)} wait**: {_message(state, waiting)} (cycle {state.cycle})", ""]
+    lines = [
+        f"**{len(held)} let in, {len(waiting)} wait**: {escaped(_message(state, waiting))} (cycle {state.cycle})",
+        "",
+    ]
     if rows:
         lines += ["| resource | taken | quota |", "|---|---|---|", *rows, ""]
     if waiting:
         lines += ["| next | priority | since | waits because |", "|---|---|---|---|"]
         lines += [
-            f"| {_name(item)} | {item.priority} | {item.since:%Y-%m-%d %H:%M:%S} | {why} |"
+            f"| {_name(item)} | {item.priority} | {item.since:%Y-%m-%d %H:%M:%S} | {escaped(why)} |"
             for _, item, why in waiting[:_DETAILED]
         ]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from holdfast.model import Attempt, Observation, Phase, Reason, Stage, State
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.health import LIVE
 from holdfast.policy.attempt.replace import joined
 from holdfast.policy.attempt.requeue import is_queued
@@ -52,7 +53,7 @@ from holdfast.policy.values.events import (
     WalltimeExtended,
     Wish,
 )
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 from holdfast.policy.verdicts.hold import contradiction, foreign_attempt, hold
 from holdfast.policy.verdicts.strip import stripping
 from holdfast.policy.verdicts.walltime import told_extended

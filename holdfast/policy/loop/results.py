@@ -35,6 +35,7 @@ from holdfast.model.calls.cluster import (
 )
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import INTERVALS_KEPT
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.ending import idle
 from holdfast.policy.attempt.health import LIVE, pause_of, removal_due
 from holdfast.policy.attempt.park import asleep, returned
@@ -44,7 +45,7 @@ from holdfast.policy.sides.staging import ended as staged
 from holdfast.policy.status.audit import written
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Looked, OperationEnd, OperationInterrupted, OperationRefused
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 from holdfast.policy.verdicts.hold import hold
 
 _REFUSALS = {

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.model import NodeBook, NodeWord
 from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerState, ProvisionerStatus
+from holdfast.model.words import escaped
 from holdfast.policy.nodes.fence import FENCES_AT_ONCE
 from holdfast.policy.nodes.fences import Places
 from holdfast.policy.nodes.provisioner import in_order, verb_of
@@ -79,23 +80,24 @@ def _waits(
 def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
     """Return the status in Markdown, for the Temporal UI."""
     shown = status(state, busy, now)
-    lines = [f"**{shown.message}**", ""]
+    lines = [f"**{escaped(shown.message)}**", ""]
     for service, one in sorted(shown.away.items()):
         lines.append(
-            f"- `{service}` **does not answer**: {one.why}; asked {one.tries} times, next at {one.again:%H:%M:%S} UTC"
+            f"- `{service}` **does not answer**: {escaped(one.why)}; asked {one.tries} times, "
+            f"next at {one.again:%H:%M:%S} UTC"
         )
     lines += [
         f"- {one.number}: **{verb_of(one.action)}** `{one.node}`, asked {one.at:%m-%d %H:%M:%S} UTC"
-        f"{' by ' if one.by else ''}{one.by}: {shown.waits[one.number]}"
+        f"{' by ' if one.by else ''}{escaped(one.by)}: {escaped(shown.waits[one.number])}"
         for one in shown.pending[:_SHOWN]
     ]
     lines += [
-        f"- quarantine: `{node}` since {one.since:%m-%d %H:%M:%S} UTC: {one.why}"
+        f"- quarantine: `{node}` since {one.since:%m-%d %H:%M:%S} UTC: {escaped(one.why)}"
         for node, one in sorted(shown.quarantined.items())[:_SHOWN]
     ]
     lines += [
         f"- {one.number}: {verb_of(one.action)} `{one.node}`: {one.result} at {one.ended_at:%m-%d %H:%M:%S} UTC"
-        f"{': ' if one.said else ''}{one.said}"
+        f"{': ' if one.said else ''}{escaped(one.said)}"
         for one in shown.outcomes[:_OUTCOMES_SHOWN]
     ]
     return "\n".join(lines)

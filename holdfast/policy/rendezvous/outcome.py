@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from holdfast.model.gang.orders import GangEnding, GangOutcome, GangStatus
 from holdfast.model.gang.state import GangState, MemberRecord
 from holdfast.model.gang.wire import CloseReason
+from holdfast.model.words import escaped
 from holdfast.policy.rendezvous.figures import figures
 from holdfast.policy.rendezvous.rounds import deadlines, decisive, failures, losses, newcomers, recent
 
@@ -112,6 +113,6 @@ def details(state: GangState) -> str:
         f"{state.gang.min} to {state.gang.max} wanted."
     ]
     if state.why:
-        lines.append(state.why)
-    lines += [f"- {one.at:%H:%M:%S} UTC: {one.why}" for one in deadlines(state)[:1]]
+        lines.append(escaped(state.why))
+    lines += [f"- {one.at:%H:%M:%S} UTC: {escaped(one.why)}" for one in deadlines(state)[:1]]
     return "\n\n".join(lines)

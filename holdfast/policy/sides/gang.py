@@ -16,10 +16,11 @@ from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scop
 from holdfast.model.gang.orders import GangEnding
 from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
 from holdfast.model.gang.wire import CloseReason
+from holdfast.model.words import shortened
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 REASONS: Final[Mapping[CloseReason, Reason]] = {
     CloseReason.RESTARTS_EXHAUSTED: Reason.MAX_RESTARTS_EXHAUSTED,

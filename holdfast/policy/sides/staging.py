@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from holdfast.model import Failure, FailureClass, Phase, Reason, Scope, Stage, State, Workload
 from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import Staging
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.values.decision import Decision, Fail, Fetch, Retry, Wait
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationRefused
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 FIRST = timedelta(seconds=5)
 """The pause after a try that found the store unavailable; each further one in a row is twice as long."""

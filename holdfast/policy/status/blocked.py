@@ -6,11 +6,12 @@ from datetime import datetime
 
 from holdfast.model import Phase, Reason, State, Workload
 from holdfast.model.entities.graph import GraphNews, GraphOrder
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.status.report import conditions, quota_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import GraphMissing, GraphOrdered, GraphTold
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 
 def waiting(spec: Workload) -> str:

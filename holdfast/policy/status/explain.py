@@ -31,6 +31,7 @@ from holdfast.model import (
 )
 from holdfast.model.life.status import GangSize
 from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
+from holdfast.model.words import escaped
 from holdfast.policy.attempt.checkpoint import checkpoint_request, due_at
 from holdfast.policy.attempt.ending import active_in, is_clearing
 from holdfast.policy.attempt.health import (
@@ -540,18 +541,18 @@ def markdown(explanation: Explanation) -> str:
         f"### {explanation.name}: {explanation.phase.value} ({explanation.reason.value})",
         f"attempt {explanation.attempt}{arrow} · budgets: {budgets} · since {explanation.since:%Y-%m-%d %H:%M:%S} UTC",
         "",
-        f"- **why** {explanation.why}",
-        f"- **now** {explanation.now}",
+        f"- **why** {escaped(explanation.why)}",
+        f"- **now** {escaped(explanation.now)}",
     ]
-    lines += [f"- **next** {each.at:%H:%M:%S} UTC {each.what}" for each in explanation.next]
+    lines += [f"- **next** {each.at:%H:%M:%S} UTC {escaped(each.what)}" for each in explanation.next]
     if explanation.kept:
-        lines.append(f"- **kept** {explanation.kept}")
+        lines.append(f"- **kept** {escaped(explanation.kept)}")
     if explanation.unblock:
-        lines.append(f"- **to unblock** {explanation.unblock}")
+        lines.append(f"- **to unblock** {escaped(explanation.unblock)}")
     if explanation.causes:
         lines += ["", "| time (UTC) | attempt | reason | what happened |", "|---|---|---|---|"]
         lines += [
-            f"| {each.time:%m-%d %H:%M:%S} | {each.attempt} | {each.reason.value} | {each.message.replace('|', '/')} |"
+            f"| {each.time:%m-%d %H:%M:%S} | {each.attempt} | {each.reason.value} | {escaped(each.message)} |"
             for each in reversed(explanation.causes)
         ]
     return "\n".join(lines)

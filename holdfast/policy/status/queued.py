@@ -6,6 +6,7 @@ from datetime import datetime
 
 from holdfast.model import Phase, Reason, Stage, State, Workload
 from holdfast.model.entities.queue import QueueNews, QueueOrder, Standing, Turn
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.requeue import CYCLE
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.sides.demand import demand
@@ -13,7 +14,7 @@ from holdfast.policy.sides.staging import may_ask
 from holdfast.policy.status.report import conditions, quota_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import QueueMissing, QueueOrdered, QueueTold
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 
 def first_turn(spec: Workload) -> Turn | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import Cause, Reason, State
-from holdfast.model.base import shortened
 from holdfast.model.life.state import CAUSES_KEPT
+from holdfast.model.words import shortened
 from holdfast.policy.values.edit import edit
 
 

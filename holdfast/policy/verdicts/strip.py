@@ -6,10 +6,11 @@ from datetime import datetime
 
 from holdfast import names
 from holdfast.model import Attempt, Reason, Remnant, Stage, State, Workload
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.health import REMOVING
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 
 class StripRequest(Addressed):

@@ -21,13 +21,14 @@ from holdfast.model import (
     format_duration,
     parse_duration,
 )
+from holdfast.model.words import shortened
 from holdfast.policy.attempt.health import LIVE, current
 from holdfast.policy.attempt.replace import due_replacements
 from holdfast.policy.attempt.success import reached
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.decision import Fail, Look
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.record import cause, shortened
+from holdfast.policy.values.record import cause
 
 USUAL_GRACE = timedelta(seconds=30)
 """The time that Kubernetes gives a pod between TERM and KILL by default."""

@@ -145,6 +145,7 @@ class Site:
             "TEMPORAL_ADDRESS": self.temporal_address,
             "TEMPORAL_NAMESPACE": self.cluster,
             "KUBECONFIG": str(kubeconfig or self.kubeconfig),
+            "HOLDFAST_ALLOW_FAILPOINTS": "1",
             "TMPDIR": str(self.directory),  # A worker that is killed leaves the files of its credentials behind.
             **CACHED,
             **environment,

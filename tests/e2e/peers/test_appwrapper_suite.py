@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from holdfast.activities.kube.client import Kube
+from holdfast.deploy import FOLDER
 from holdfast.local import Stack
 from holdfast.local.extras.kueue import EXTERNAL_FRAMEWORKS, FRAMEWORKS
-from holdfast.local.system.paths import deploy_dir
 from holdfast.names import MANAGED_BY
 from holdfast.worker.cleanup.namespace import apply, enable
 from tests.e2e.ground.held import real_node, require_real
@@ -60,9 +60,7 @@ async def _is_free(kube: Kube) -> bool:
 @contextlib.asynccontextmanager
 async def _given_to_holdfast(kube: Kube) -> AsyncIterator[None]:
     """Have AppWrappers that name no controller be Holdfast's (row F1)."""
-    folder = deploy_dir()
-    assert folder is not None
-    documents = list(yaml.safe_load_all((folder / "appwrapper" / "managed-by.yaml").read_text()))
+    documents = list(yaml.safe_load_all((FOLDER / "appwrapper" / "managed-by.yaml").read_text()))
     for document in documents:
         await apply(kube, document)
     try:

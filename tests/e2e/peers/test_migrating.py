@@ -15,9 +15,9 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube.client import Kube
+from holdfast.deploy import FOLDER
 from holdfast.local import Stack
 from holdfast.local.programs.resolve import resolve
-from holdfast.local.system.paths import deploy_dir
 from tests.e2e.cleanup.test_uninstall import uninstall
 from tests.e2e.door.front_door import KIND, appwrapper, conditions, in_phase, job, read, shows
 from tests.e2e.ground.site import open_site, until
@@ -44,11 +44,9 @@ def is_ready(found: dict[str, Any]) -> bool:
 
 async def installed(stack: Stack) -> Callable[..., str]:
     """Install Holdfast beside the published definition, and return kubectl."""
-    folder = deploy_dir()
-    assert folder is not None
-    await asyncio.to_thread(stack.kubectl, "apply", "-k", str(folder), seconds=60)
+    await asyncio.to_thread(stack.kubectl, "apply", "-k", str(FOLDER), seconds=60)
     for file in DOOR:
-        await asyncio.to_thread(stack.kubectl, "apply", "-f", str(folder / "appwrapper" / file))
+        await asyncio.to_thread(stack.kubectl, "apply", "-f", str(FOLDER / "appwrapper" / file))
     return stack.kubectl
 
 
@@ -87,9 +85,7 @@ async def test_F1_both_controllers_run_side_by_side_and_either_way_is_open(tmp_p
 
 async def _lived(stack: Stack, directory: Path) -> None:
     kubectl = await installed(stack)
-    folder = deploy_dir()
-    assert folder is not None
-    default = str(folder / "appwrapper" / "managed-by.yaml")
+    default = str(FOLDER / "appwrapper" / "managed-by.yaml")
     async with open_site(stack, directory, prefix="b") as site, open_space(site, KIND) as space:
         worker = await site.start_worker(HOLDFAST_MANAGED_BY=names.MANAGED_BY)
 

@@ -1,0 +1,44 @@
+"""Users' words as data: what pods, nodes, services and people say, made safe to store, log and show (row X14). Pure.
+
+A pod may end with any message, and an annotation may hold any text. None of it may move a terminal's cursor, pass for a
+line of its own, or become a link in a page.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+
+TEXT_KEPT: Final = 1024
+"""Maximum length, in characters, that is kept of a text from outside."""
+_HIDDEN: Final = "\ufffd"
+_MARKUP: Final = re.compile(r"([\\`\[\]<|])")
+
+
+def printable(text: str) -> str:
+    """Return a text, lines included, without characters that a terminal obeys or that hide or reorder others."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else _HIDDEN for one in text)
+
+
+def plain(text: str) -> str:
+    """Return a text as one line of printable characters; white space becomes single spaces."""
+    return printable(" ".join(text.split()))
+
+
+def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
+    """Return a text from outside as one line, cut to its maximum length, so that memory stays bounded."""
+    text = plain(text)
+    return text if len(text) <= at_most else text[: at_most - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """Return a text as one line in which Markdown finds no link, no HTML, no code and no cell of a table."""
+    return _MARKUP.sub(r"\\\1", plain(text))
+
+
+Outside = Annotated[str, AfterValidator(shortened)]
+"""A text from outside: from a node, a service or a person; one line, cut if it is too long."""
