@@ -93,7 +93,7 @@ def on_request(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[Pr
         action=ask.action,
         at=now,
         why=ask.why,
-        by=ask.by,
+        by=f"{ask.by} (unverified)" if ask.by else "",  # Whoever asks through Temporal may say any name (row X13).
         pxe=ask.pxe,
         force=ask.force,
     )

@@ -73,6 +73,7 @@ def cause(message: str, seconds: int, reason: Reason = Reason.RESETTING) -> Caus
     return Cause(time=at, attempt=1, phase=Phase.RUNNING, reason=reason, message=message)
 
 
+@pytest.mark.row("X13", level="pure")
 def test_explain_is_as_ux_shows_it() -> None:
     assert render.explanation(ExplanationView(explanation=explanation(), fresh=True), NOW) == (
         "train-llm  Resetting  attempt 2 → 3      restarts 2 of 3\n"

@@ -177,6 +177,7 @@ async def test_F13_who_asked_is_what_the_api_server_says_and_nobody_else(door: S
 
 
 @ROW("F13", level="e2e")
+@ROW("X13", level="e2e")
 async def test_F13_what_came_through_temporal_is_unverified(door: Space):
     spec = pod_template()["spec"]
     handle = await door.submit(allocation("batch", spec))

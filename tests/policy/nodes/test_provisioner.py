@@ -378,6 +378,7 @@ def test_a_try_that_names_no_renewal_proves_the_silence_that_was_asked_about():
     assert [one.fence for one in play.state.outcomes] == [True]
 
 
+@pytest.mark.row("X13", level="pure")
 def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     play = Play()
     play.ask(WIPE, "a", by="somebody")
@@ -391,7 +392,7 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
         f"- `{HERE}` **does not answer**: timed out; asked 1 times, next at 00:00:02 UTC",
         f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {HERE} is away: timed out: "
         "asked again at 00:00:02 UTC",
-        "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody: is under way",
+        "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody (unverified): is under way",
         "- quarantine: `a` since 01-01 00:00:00 UTC: to be wiped (request 1)",
     ]
 
