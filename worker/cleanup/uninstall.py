@@ -25,14 +25,13 @@ from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.entities.health import ENTITIES
-from holdfast.worker.cleanup.namespace import LABELS, is_own
+from holdfast.worker.cleanup.disable import Say, close, delete_own, revoke
+from holdfast.worker.cleanup.namespace import LABELS
 from holdfast.worker.cleanup.sweep_lookup import Ground
 from holdfast.worker.runtime.pollers import ACTIVITY, polled
 from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
 
 _CRD: Final = "CustomResourceDefinition"
-_ROLES: Final = tuple(("rbac.authorization.k8s.io/v1", kind) for kind in ("RoleBinding", "Role"))
-_ACCOUNT: Final = ("v1", "ServiceAccount")
 _PODS_GO: Final = 120.0
 """Seconds allowed for the pods of workers in the cluster to go."""
 _LOOK: Final = 1.0
@@ -41,8 +40,6 @@ _LET_GO: Final = 60.0
 """Seconds allowed for the cluster's garbage collector to orphan the dependents of an object."""
 _TOLD: Final = 5
 _BECAUSE: Final = "Holdfast is taken off this cluster"
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -72,10 +69,11 @@ class Thing:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-async def standing(ground: Ground, managed_by: str) -> list[Thing]:
+async def standing(ground: Ground, managed_by: str, namespace: str = "") -> list[Thing]:
     """Return the custom resources of workloads in a cluster: attempts first, then anchors, then its AppWrappers.
 
-    AppWrappers count if they name `managed_by`, or have this installation's label.
+    AppWrappers count if they name `managed_by`, or have this installation's label. If a namespace is given, only what
+    is there counts.
 
     Raises:
         HoldfastError: if one belongs to another installation, which uses the same kinds.
@@ -84,10 +82,11 @@ async def standing(ground: Ground, managed_by: str) -> list[Thing]:
     own = ground.site.installation
     found: list[Thing] = []
     for kind in (names.ATTEMPT_KIND, names.ANCHOR_KIND):
-        found += [_thing(names.API_VERSION, kind, one) async for one in _listed(ground, names.API_VERSION, kind)]
+        listed = _listed(ground, names.API_VERSION, kind, namespace)
+        found += [_thing(names.API_VERSION, kind, one) async for one in listed]
     others = {one.installation for one in found} - {own}
     for api_version, kind in formats.RESOURCES:
-        async for one in _listed(ground, api_version, kind):
+        async for one in _listed(ground, api_version, kind, namespace):
             thing, manager = _thing(api_version, kind, one), str(mapping(one.get("spec")).get("managedBy") or "")
             if thing.installation == own or manager == managed_by:
                 found.append(thing)
@@ -130,17 +129,20 @@ async def check_ground(ground: Ground) -> None:
             )
 
 
-async def open_workflows(client: Client, cluster: str) -> list[WorkflowExecution]:
-    """Return the running workflows of a cluster's graphs and workloads, graphs first."""
+async def open_workflows(client: Client, cluster: str, namespace: str = "") -> list[WorkflowExecution]:
+    """Return the running workflows of the graphs and workloads of a cluster, or of one namespace; graphs first."""
     found: list[WorkflowExecution] = []
+    place = f"{cluster}/{namespace}/" if namespace else f"{cluster}/"
     for workflow_type, prefix in ((names.GRAPH_WORKFLOW, "graph/"), (names.WORKLOAD_WORKFLOW, "workload/")):
-        query = f"WorkflowType = '{workflow_type}' AND WorkflowId STARTS_WITH '{prefix}{cluster}/'"
+        query = f"WorkflowType = '{workflow_type}' AND WorkflowId STARTS_WITH '{prefix}{place}'"
         found += await _running(client, query)
     return found
 
 
-async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta, say: Say) -> None:
-    """Make each workload's own workflow remove it, and wait until all workloads are proven gone.
+async def remove_workloads(
+    ground: Ground, managed_by: str, namespace: str = "", *, because: str = _BECAUSE, limit: timedelta, say: Say
+) -> None:
+    """Make each workload's own workflow remove it, and wait until all, or those of a namespace, are proven gone.
 
     Raises:
         HoldfastError: if something still exists at the end of `limit`.
@@ -149,8 +151,8 @@ async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta,
     """
     asked, deadline, said = set[tuple[str, str]](), time.monotonic() + limit.total_seconds(), -1
     while True:
-        things = await standing(ground, managed_by)
-        workflows = await open_workflows(ground.client, ground.site.cluster)
+        things = await standing(ground, managed_by, namespace)
+        workflows = await open_workflows(ground.client, ground.site.cluster, namespace)
         if not things and not workflows:
             return
         applied = [one for one in things if one.api_version != names.API_VERSION]
@@ -160,7 +162,7 @@ async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta,
         own = {names.workflow_id(ground.site.cluster, one.namespace, one.name) for one in applied}
         for one in workflows:
             if one.id not in own and (one.id, one.run_id) not in asked:
-                await _cancelled(ground.client, one.id)
+                await _cancelled(ground.client, one.id, because)
                 asked.add((one.id, one.run_id))
         left = max(len(things), len(workflows))
         if left != said:
@@ -168,8 +170,8 @@ async def remove_workloads(ground: Ground, managed_by: str, *, limit: timedelta,
             said = left
         if time.monotonic() > deadline:
             raise HoldfastError(
-                f"{_still_there(things, workflows)}. New AppWrappers that name no controller are not made Holdfast's "
-                "any more; nothing else was taken off. Is a worker running? `holdfast explain NAMESPACE/NAME` says "
+                f"{_still_there(things, workflows)}. Nothing new begins; no right was taken away. Is a worker running? "
+                "`holdfast explain NAMESPACE/NAME` says "
                 "what a workload waits for, `holdfast sweep` removes what no workflow is responsible for"
             )
         await asyncio.sleep(_LOOK)
@@ -262,7 +264,7 @@ async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object],
     """
     kube, cluster = ground.site.kube, ground.site.cluster
     for one in (await kube.list("apps/v1", "Deployment", names.WORKER_NAMESPACE, labels=LABELS))["items"]:
-        await delete_own(ground, {**one, "apiVersion": "apps/v1", "kind": "Deployment"}, say)
+        await delete_own(kube, {**one, "apiVersion": "apps/v1", "kind": "Deployment"}, say)
     await _pods_are_gone(ground)
     await check_stopped(ground, say)
     things = [one for one in await standing(ground, managed_by) if one.lives]
@@ -278,13 +280,14 @@ async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object],
     kinds = [one for one in manifests if one["kind"] == _CRD]
     apart = [one for one in manifests if one["kind"] == "Namespace"]
     for one in reversed([one for one in manifests if one not in kinds and one not in apart]):
-        await delete_own(ground, one, say)
-    await _disable(ground, accounts=accounts, say=say)
+        await delete_own(kube, one, say)
+    await revoke(kube, accounts=accounts, say=say)
+    await close(kube)
     for one in kinds:
         if one["spec"]["group"] == names.GROUP or not await _is_used(ground, one, say):
-            await delete_own(ground, one, say)
+            await delete_own(kube, one, say)
     for one in apart:
-        await delete_own(ground, one, say)
+        await delete_own(kube, one, say)
 
 
 async def _pods_are_gone(ground: Ground) -> None:
@@ -296,41 +299,6 @@ async def _pods_are_gone(ground: Ground) -> None:
                 f"workers: their pods in {names.WORKER_NAMESPACE} do not go: see to them, and run this again"
             )
         await asyncio.sleep(_LOOK)
-
-
-async def _disable(ground: Ground, *, accounts: bool, say: Say) -> None:
-    """Remove from all namespaces what `enable` has created there."""
-    kube = ground.site.kube
-    for api_version, kind in (*_ROLES, *((_ACCOUNT,) if accounts else ())):
-        for one in (await kube.list(api_version, kind, labels=LABELS))["items"]:
-            if one["metadata"]["namespace"] != names.WORKER_NAMESPACE:
-                await delete_own(ground, {**one, "apiVersion": api_version, "kind": kind}, say)
-    for one in (await kube.list(*_ACCOUNT))["items"] if accounts else ():
-        if names.ANNOTATION_RUN_AS in mapping(one["metadata"].get("annotations")):
-            key = (*_ACCOUNT, one["metadata"]["name"], one["metadata"]["namespace"])
-            patch = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
-            await _unless_gone(kube.patch(*key, uid=one["metadata"]["uid"], patch=patch))
-    enabled = f"{names.LABEL_NAMESPACE_ENABLED}=true"
-    for namespace in (await kube.list("v1", "Namespace", labels=enabled))["items"]:
-        patch = {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: None}}}
-        key = ("v1", "Namespace", namespace["metadata"]["name"])
-        await _unless_gone(kube.patch(*key, uid=namespace["metadata"]["uid"], patch=patch))
-
-
-async def delete_own(ground: Ground, manifest: Object, say: Say) -> None:
-    """Delete an object if it is labelled as Holdfast's."""
-    metadata = manifest["metadata"]
-    key = (manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace", ""))
-    try:
-        found = await ground.site.kube.find(*key)
-    except UnknownKind:
-        return
-    if found is None:
-        return
-    if not is_own(found):
-        say(f"{manifest['kind']} {metadata['name']} stays: it does not say that it is part of Holdfast")
-        return
-    await _unless_gone(ground.site.kube.delete(*key, uid=found["metadata"]["uid"]))
 
 
 async def _is_used(ground: Ground, definition: Object, say: Say) -> bool:
@@ -396,17 +364,17 @@ async def _terminate(client: Client, listed: Callable[[], Awaitable[list[Workflo
         await asyncio.sleep(_LOOK)
 
 
-async def _cancelled(client: Client, workflow_id: str) -> None:
+async def _cancelled(client: Client, workflow_id: str, because: str) -> None:
     try:
-        await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, _BECAUSE)
+        await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, because)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
 
 
-async def _listed(ground: Ground, api_version: str, kind: str) -> AsyncIterator[Object]:
+async def _listed(ground: Ground, api_version: str, kind: str, namespace: str = "") -> AsyncIterator[Object]:
     try:
-        items: Iterable[Object] = (await ground.site.kube.list(api_version, kind))["items"]
+        items: Iterable[Object] = (await ground.site.kube.list(api_version, kind, namespace))["items"]
     except (NotFound, UnknownKind):
         return
     for one in items:

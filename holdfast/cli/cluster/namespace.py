@@ -1,4 +1,4 @@
-"""The command that prepares a namespace for workloads."""
+"""The commands that prepare a namespace for workloads, and close it again."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Annotated
 import typer
 
 from holdfast import names
-from holdfast.cli.common.options import Output
+from holdfast.cli.cluster.uninstall import Workloads
+from holdfast.cli.common.options import HERE, Output, Place, grouped
 from holdfast.cli.common.output import dumped
 from holdfast.errors import HoldfastError
 
-app = typer.Typer(help="Prepare Kubernetes namespaces for workloads.", no_args_is_help=True)
+app = typer.Typer(help="Prepare Kubernetes namespaces for workloads, and close them.", no_args_is_help=True)
 
 
 @app.callback()
 def namespace() -> None:
-    """Prepare Kubernetes namespaces for workloads."""
+    """Prepare Kubernetes namespaces for workloads, and close them."""
 
 
 @app.command()
@@ -59,3 +60,57 @@ def enable(
         raise HoldfastError(f"{name!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
     count = asyncio.run(go())
     typer.echo(f"namespace {name} is enabled: {count} objects applied, components are created as {service_account}")
+
+
+@app.command()
+@grouped
+def disable(
+    name: Annotated[str, typer.Argument(help="The namespace.", metavar="NAMESPACE")],
+    workloads: Annotated[
+        Workloads | None,
+        typer.Option(
+            "--workloads",
+            help="remove: each is cancelled, and all of it removed, with its AppWrapper. leave: its pods run on; "
+            "a restart is refused.",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long removing all workloads may last.")] = "10m",
+    place: Place = HERE,
+    installation: Annotated[
+        str | None, typer.Option("--installation", help="Default: $HOLDFAST_INSTALLATION.", show_default=False)
+    ] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+) -> None:
+    """Let nothing new begin in a namespace, and take away the rights that `enable` has granted there.
+
+    If interrupted, run it again to continue.
+    """
+    from holdfast.cli.cluster.sweep import grounded, time_limit
+
+    limit = time_limit(timeout)
+
+    async def go() -> None:
+        from holdfast.worker.cleanup import uninstall as taking
+        from holdfast.worker.cleanup.disable import close, revoke
+        from holdfast.worker.runtime.settings import Role, load
+
+        managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
+        async with grounded(place, installation, kubeconfig, context) as ground:
+            kube, cluster = ground.site.kube, ground.site.cluster
+            there = await taking.open_workflows(ground.client, cluster, name)
+            if workloads is None and (
+                there or any(one.lives for one in await taking.standing(ground, managed_by, name))
+            ):
+                raise HoldfastError("what becomes of its workloads? --workloads remove, or --workloads leave")
+            await close(kube, name)
+            if workloads is Workloads.REMOVE:
+                because = f"namespace {name} is disabled"
+                await taking.remove_workloads(ground, managed_by, name, because=because, limit=limit, say=typer.echo)
+            await revoke(kube, name, accounts=workloads is not Workloads.LEAVE, say=typer.echo)
+            typer.echo(f"namespace {name} is disabled: nothing begins there")
+
+    asyncio.run(go())

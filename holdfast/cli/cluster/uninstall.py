@@ -67,6 +67,7 @@ def uninstall(
 
     async def go() -> None:
         from holdfast.worker.cleanup import uninstall as taking
+        from holdfast.worker.cleanup.disable import delete_own
         from holdfast.worker.runtime.settings import Role, load
 
         managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
@@ -84,7 +85,7 @@ def uninstall(
             if workloads is Workloads.LEAVE:
                 await taking.check_stopped(ground, _say)
             for manifest in _manifests((_GIVES,)):
-                await taking.delete_own(ground, manifest, _say)
+                await delete_own(ground.site.kube, manifest, _say)
             if workloads is Workloads.LEAVE:
                 await taking.leave_workloads(ground, managed_by, say=_say)
             elif workloads is Workloads.REMOVE:
