@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowFailureError
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
 
 from holdfast import formats, names
 from holdfast.activities.kube.client import NotFound
 from holdfast.activities.site.permission_cache import FRESH
 from holdfast.errors import InvalidWorkload
-from holdfast.model import OperationKind, Status
+from holdfast.model import OperationKind, Phase, Reason, Report, Status
+from holdfast.model.calls.cluster import ReportInput, Target
 from tests.e2e.ground.site import appwrapper, job
 from tests.e2e.ground.space import Handle, Space, pod
 from tests.e2e.rows.test_component_restart import document, fail
@@ -169,3 +174,50 @@ async def test_a_foreign_object_of_the_same_name(space: Space):
     assert "deletionTimestamp" not in kept["metadata"]
     jobs = [one for one in space.truth.requests() if one.resource == "jobs" and one.verb in {"create", "delete"}]
     assert [(one.verb, one.user) for one in jobs] == [("create", "admin")]
+
+
+@workflow.defn(name="Stranger", sandboxed=False)
+class Stranger:
+    """Asks for another workflow's workload to be told to have failed."""
+
+    @workflow.run
+    async def run(self, cluster: str, given: ReportInput) -> None:
+        """Ask once."""
+        await workflow.execute_activity(
+            OperationKind.REPORT.value,
+            given,
+            task_queue=names.queue_cluster(cluster),
+            start_to_close_timeout=timedelta(seconds=20),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )
+
+
+@pytest.mark.row("X2", level="e2e")
+async def test_X2_a_workflow_that_does_not_own_a_workload_may_not_touch_it(space: Space):
+    handle = await space.submit(appwrapper("train", job()))
+    status = await space.reach(handle, "Running", 1)
+    target = Target(
+        cluster=space.site.cluster,
+        namespace=space.namespace,
+        name="train",
+        workload_uid=status.uid,
+        workflow_id=handle.id,
+        run_as=names.RUN_AS_DEFAULT,
+        source_kind="AppWrapper",
+        shard=names.shard_of(status.uid),
+    )
+    report = Report(sequence=10**6, phase=Phase.FAILED, reason=Reason.REFUSED, attempt=1, executions=1, restarts=0)
+    client, queue = space.site.client, f"strangers-{space.namespace}"
+    async with Worker(client, task_queue=queue, workflows=[Stranger]):
+        with pytest.raises(WorkflowFailureError) as error:
+            await client.execute_workflow(
+                Stranger.run,
+                args=[space.site.cluster, ReportInput(target=target, report=report)],
+                id=f"stranger-{space.namespace}",
+                task_queue=queue,
+            )
+    cause = error.value.cause.__cause__
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == names.ERROR_REFUSED
+    assert f"may not report what belongs to {handle.id!r}" in cause.message
+    assert (await space.anchor("train"))["status"]["phase"] == "Running"
