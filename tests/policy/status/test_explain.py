@@ -147,7 +147,7 @@ def test_U11_pods_that_are_late_say_where_to_look():
 
 def test_markdown_keeps_its_table_whole():
     life = Life().runs().tell(Suspended(note="a | b"))
-    assert "a / b" in markdown(explain_of(life.spec, life.state, life.now))
+    assert r"a \| b" in markdown(explain_of(life.spec, life.state, life.now))
 
 
 def test_status_counts_pods_and_names_the_failure_once_failed():
