@@ -95,28 +95,28 @@ class Provisioning(Protocol):
         """Whether to act on a machine that cannot be compared with its node."""
         ...
 
-    def service_of(self, url: str) -> str:
-        """Return the service of a machine's URL: scheme, host and port.
+    def service_of(self, node: str, said: str) -> str:
+        """Return the service of a node's machine: scheme, host and port.
+
+        Args:
+            node: the node's name.
+            said: the address in the node's annotation; empty if there is none.
 
         Raises:
-            Refusal: if this worker may not send requests to it.
+            Refusal: if this worker may not send requests to that address.
         """
         ...
 
-    def url_of(self, node: str, said: str) -> str:
-        """Return the URL of a node's machine: `said`, from the node's annotation, else the template's."""
+    async def machine(self, node: str, said: str) -> Machine:
+        """Return a node's machine, which exists."""
         ...
 
-    async def machine(self, url: str) -> Machine:
-        """Return a machine that exists."""
+    async def answers(self, node: str, service: str) -> bool:
+        """Whether the service of a node's machine answers at all: if so, only this machine's requests have to wait."""
         ...
 
-    async def answers(self, url: str) -> bool:
-        """Whether the service of a machine answers at all: if it does, only this machine's requests have to wait."""
-        ...
-
-    async def check(self, url: str) -> Checked:
-        """Check whether the service would accept a request."""
+    async def check(self, node: str, said: str) -> Checked:
+        """Check whether the service would accept a request; `node` is empty for no node in particular."""
         ...
 
 

@@ -77,7 +77,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
         if port is None:
             raise _without()
         try:
-            service = port.service_of(port.url_of(request.node, _said(node)))
+            service = port.service_of(request.node, _said(node))
         except Refusal as refusal:
             return Enlisted(uid=uid, refused=str(refusal))
         if request.action is NodeAction.WIPE:
@@ -119,7 +119,7 @@ async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, id
             request = request.model_copy(update={"progress": progress()})
             return await _done(site, port, request, identities, note)
         except Away as error:
-            if error.broken and port is not None and await port.answers(request.service):
+            if error.broken and port is not None and await port.answers(request.node, request.service):
                 return Provisioned(result=Result.WAITS, said=str(error), progress=progress(), reached=True)
             return Provisioned(result=Result.AWAY, said=str(error), progress=progress())
         except NotNow as error:
@@ -148,7 +148,7 @@ async def check(site: Site, port: Provisioning | None, given: CheckProvisionerIn
         return Checked(good=False, found=_NONE, remedy="give each worker of this cluster the same settings")
     async with as_retryable_errors():
         node = await site.kube.find("v1", "Node", given.node) if given.node else None
-        checked = await port.check(port.url_of(given.node or "{node}", _said(node)))
+        checked = await port.check(given.node, _said(node))
         if not given.node or not checked.good:
             return checked
         try:
@@ -200,7 +200,7 @@ async def _machine(
         Refusal: if it is another node's machine, or if that cannot be known.
         ServiceError: if it cannot be read.
     """
-    machine = await port.machine(port.url_of(name, _said(node)))
+    machine = await port.machine(name, _said(node))
     uuid, owners = await machine.uuid(), await identities.owners(site.kube)
     wrong = problem(name, node, uuid, owners, allow_absent=port.allows_unverified)
     if wrong:

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from holdfast import names
 from holdfast.activities.kube.raw import mapping, mappings, one_line
 from holdfast.activities.nodes.machine import Away, Erasure, NotNow, Refusal
+from holdfast.activities.nodes.one_service import stay_at
 from holdfast.model.entities.provisioner import Checked
+from holdfast.policy.nodes.machine_address import PLACEHOLDER, SETTING, address, addresses
 
-PLACEHOLDER: Final = "{node}"
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
 _SAID_MAXIMUM: Final = 200
+_IGNORED: Final = f"its annotation {names.ANNOTATION_REDFISH} is ignored: see the setting {SETTING}"
 _THREADS: Final = 64
 """As many fences run at the same time; each machine may hang until the time-out of its answer."""
 _ERASE: Final = "#Drive.SecureErase"
@@ -44,8 +47,8 @@ class Access:
     """Read for each try, so that a new password needs no restart of the worker."""
     ca_file: Path | None = None
     insecure: bool = False
-    services: tuple[str, ...] = ()
-    """Services that a node's annotation may name besides the template's own."""
+    from_nodes: tuple[str, ...] = ()
+    """Addresses that a node's annotation may name besides the template's. Empty: annotations are ignored."""
     allow_unverified: bool = False
     """Whether to accept a machine by its URL alone, if the machine or its node reports no UUID."""
 
@@ -66,7 +69,7 @@ class Access:
 def service_of(url: str) -> str:
     """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 class Redfish:
@@ -89,60 +92,57 @@ class Redfish:
         """Whether to act on a machine that cannot be compared with its node."""
         return self._access.allow_unverified
 
-    def url_of(self, node: str, said: str) -> str:
-        """Return the URL of a node's machine."""
-        return said or self._access.template.replace(PLACEHOLDER, node)
-
-    def service_of(self, url: str) -> str:
-        """Return the service of a URL.
+    def service_of(self, node: str, said: str = "") -> str:
+        """Return the service of a node's machine.
 
         Raises:
-            Refusal: if the settings do not name it: a user who may annotate a node must not be able to have the
-                password sent elsewhere.
+            Refusal: if the node names an address that the settings do not list.
         """
-        service, template = service_of(url), self._access.template
-        path = urlsplit(url)
-        if path.scheme not in {"http", "https"} or not path.hostname or not path.path.strip("/"):
-            raise Refusal(f"{url!r} is no URL of a ComputerSystem: expected https://HOST/redfish/v1/Systems/ID")
-        head, _, tail = service_of(template).partition(PLACEHOLDER)
-        own = service == head if PLACEHOLDER not in service_of(template) else _fits(service, head, tail)
-        if not own and service not in self._access.services:
-            raise Refusal(f"{service} is none of the services that may be asked: see the setting provisioner_services")
-        return service
+        return service_of(self._address(node, said))
 
-    async def machine(self, url: str) -> System:
-        """Return a machine.
+    async def machine(self, node: str, said: str = "") -> System:
+        """Return a node's machine.
 
         Raises:
-            ServiceError: if it cannot be read, or this worker may not send requests to its service.
+            ServiceError: if it cannot be read, or the node names an address that the settings do not list.
         """
-        self.service_of(url)
+        url = self._address(node, said)
         looks = f"looking at {urlsplit(url).path}"
         return await self.threaded(looks, lambda: self._machines(self, self._system(url)))
 
-    async def check(self, url: str) -> Checked:
-        """Ask the service for the machine at a URL; for a URL with a placeholder, ask how many machines it has."""
-        service = service_of(url)
-        if PLACEHOLDER in service:
-            return Checked(good=True, found=f"each node has a service of its own ({service}): name one to ask it")
+    def _address(self, node: str, said: str) -> str:
+        found = address(node, said, self._access.template, self._access.from_nodes)
+        if found.refused:
+            raise Refusal(found.refused)
+        return found.url
+
+    async def check(self, node: str = "", said: str = "") -> Checked:
+        """Ask the service for a node's machine; without a node, ask how many machines it has."""
+        asked = service_of(self._access.template)
+        if not node and PLACEHOLDER in asked:
+            return Checked(good=True, found=f"each node has a service of its own ({asked}): name one to ask it")
         try:
-            self.service_of(url)
-            if PLACEHOLDER in url:
-                found = await self.threaded("asking for its machines", lambda: self._systems(service))
-                return Checked(good=True, found=f"{service} answers, and knows {found} machines")
-            system = await self.machine(url)
-            return Checked(good=True, found=f"{service} answers: {url} is {await system.power()}")
+            if not node:
+                found = await self.threaded("asking for its machines", lambda: self._systems(asked))
+                return Checked(good=True, found=f"{asked} answers, and knows {found} machines")
+            asked = self._address(node, said)
+            power = await (await self.machine(node, said)).power()
+            ignored = "" if self._access.from_nodes or said in {"", asked} else f"; {_IGNORED}"
+            return Checked(good=True, found=f"{service_of(asked)} answers: {asked} is {power}{ignored}")
         except Away as error:
             remedy = "look whether it runs, whether this worker reaches it, and whether user and password are right"
-            return Checked(good=False, found=f"{service}: {error}", remedy=remedy)
+            return Checked(good=False, found=f"{service_of(asked)}: {error}", remedy=remedy)
         except (NotNow, Refusal) as error:
-            remedy = "look at the setting provisioner_url, and the node's annotation holdfast.dev/redfish"
-            return Checked(good=False, found=f"{url}: {error}", remedy=remedy)
+            remedy = f"look at the settings provisioner_url and {SETTING}"
+            return Checked(good=False, found=f"{asked}: {error}", remedy=remedy)
 
-    async def answers(self, url: str) -> bool:
-        """Whether the service of a machine answers."""
+    async def answers(self, node: str, service: str) -> bool:
+        """Whether a service answers, if it is one that the machine of this node may have."""
+        access = self._access
+        if service not in map(service_of, addresses(node, access.template, access.from_nodes)):
+            return False
         try:
-            await self.threaded("asking what it is", lambda: self._root(service_of(url)))
+            await self.threaded("asking what it is", lambda: self._root(service))
         except Away:
             return False
         except Refusal:
@@ -181,16 +181,17 @@ class Redfish:
         sushy, access = _client(), self._access
         # Basic authentication, not a session: each killed worker would leave a session behind, and machines keep few.
         auth = sushy.auth.BasicAuth(username=access.user, password=access.password()) if access.user else _anybody()
-        return sushy.Sushy(
+        connector = sushy.connector.Connector(
             service,
-            auth=auth,
             verify=False if access.insecure else str(access.ca_file) if access.ca_file is not None else True,
             # The caller retries, and reports why meanwhile.
             server_side_retries=1,
             server_side_retries_delay=0,
-            read_timeout=READ_SECONDS,
+            default_request_timeout=READ_SECONDS,
             connect_timeout=CONNECT_SECONDS,
         )
+        stay_at(service, connector._session)
+        return sushy.Sushy(service, auth=auth, connector=connector, public_connector=connector)
 
     def _system(self, url: str) -> Any:
         return self._root(service_of(url)).get_system(urlsplit(url).path)
@@ -311,10 +312,6 @@ class System:
 
 def _body(answer: Any) -> Mapping[str, Any]:
     return mapping(answer.json() if answer.content else None)
-
-
-def _fits(service: str, head: str, tail: str) -> bool:
-    return service.startswith(head) and service.endswith(tail) and len(service) > len(head) + len(tail)
 
 
 def _client() -> Any:

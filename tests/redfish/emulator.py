@@ -100,6 +100,8 @@ def serve_erasures(config: dict[str, Any]) -> None:
         path = str(body.get("@odata.id", ""))
         if "#Drive." in str(body.get("@odata.type", "")) and not config["no_erase"]:
             body["Actions"] = {"#Drive.SecureErase": {"target": f"{urlsplit(path).path}/Actions/Drive.SecureErase"}}
+        elif "#ComputerSystem." in str(body.get("@odata.type", "")) and body["Name"] in config["reset_at"]:
+            body["Actions"]["#ComputerSystem.Reset"]["target"] = config["reset_at"][body["Name"]]
         elif "#ServiceRoot." in str(body.get("@odata.type", "")):
             body["Tasks"] = {"@odata.id": "/redfish/v1/TaskService"}
         elif "#TaskService." in str(body.get("@odata.type", "")):
@@ -108,6 +110,15 @@ def serve_erasures(config: dict[str, Any]) -> None:
             return response
         response.set_data(json.dumps(body))
         return response
+
+
+def serve_redirects(config: dict[str, Any]) -> None:
+    """Send whoever asks for a machine by its name to another place, for some."""
+
+    @app.before_request
+    def moved() -> Any:
+        target = config["moved"].get(flask.request.path.removeprefix("/redfish/v1/Systems/"))
+        return flask.redirect(target, code=307, Response=flask.Response) if target else None
 
 
 def main(path: str) -> None:
@@ -139,7 +150,9 @@ def main(path: str) -> None:
         extra["SUSHY_EMULATOR_AUTH_FILE"] = config["auth_file"]
     app.configure(extra_config=extra)
     serve_erasures(config)
-    app.run(host="127.0.0.1", port=config["port"], threaded=True)
+    serve_redirects(config)
+    pair = config["certificate"]
+    app.run(host="127.0.0.1", port=config["port"], threaded=True, ssl_context=tuple(pair) if pair else None)
 
 
 if __name__ == "__main__":

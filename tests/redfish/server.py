@@ -32,7 +32,10 @@ class Emulator:
         self.ids = {name: str(uuid.uuid4()) for name in machines}
         """By machine, the id by which the emulator knows it."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._tls = bool(config.pop("tls", False))
         config["off"] = [list(self.ids)[place] for place in config.get("off", ())]
+        for kind in ("moved", "reset_at"):
+            config[kind] = {list(self.ids)[place]: url for place, url in config.get(kind, {}).items()}
         self._config: dict[str, Any] = {
             "port": self.port,
             "state": str(self.directory / "state"),
@@ -45,12 +48,18 @@ class Emulator:
             "erase_at_once": False,
             "no_erase": False,
             "auth_file": "",
+            "certificate": self._certified() if self._tls else None,
             **config,
         }
 
     @property
     def service(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate that it shows, which is its own authority."""
+        return self.directory / "server.crt"
 
     @property
     def template(self) -> str:
@@ -70,7 +79,7 @@ class Emulator:
             try:
                 async with (
                     aiohttp.ClientSession() as session,
-                    session.get(f"{self.service}/redfish/v1/") as answer,
+                    session.get(f"{self.service}/redfish/v1/", ssl=False) as answer,
                 ):
                     return answer.status == 200
             except aiohttp.ClientError:
@@ -84,6 +93,14 @@ class Emulator:
         with self.log.open("ab") as out:
             argv = [sys.executable, "-m", "tests.redfish.emulator", str(path)]
             self._process = subprocess.Popen(argv, cwd=ROOT, stdout=out, stderr=out)
+
+    def _certified(self) -> tuple[str, str]:
+        made, key = self.certificate, self.directory / "server.key"
+        subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2")
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        argv = ["openssl", "req", "-x509", *curve, *subject, "-keyout", str(key), "-out", str(made)]
+        subprocess.run(argv, check=True, capture_output=True)
+        return str(made), str(key)
 
     def kill(self) -> None:
         """Kill it with -9."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def redfish(emulator: Emulator) -> Redfish:
 async def test_L15_a_machine_is_found_by_its_nodes_name_and_switched_off_and_on_once(
     emulator: Emulator, redfish: Redfish
 ):
-    machine, notes = await redfish.machine(redfish.url_of("a", "")), Notes()
+    machine, notes = await redfish.machine("a"), Notes()
     off = await switch(machine, False, Progress(), notes)
     assert (off.result, off.said) == (Result.DONE, "its power is Off")
     assert await emulator.power("a") == "Off"
@@ -73,7 +74,7 @@ async def test_each_order_to_a_machine_has_a_point_before_and_one_after(emulator
         def passing(self, point: str) -> None:
             passed.append(point)
 
-    machine = await Redfish(Access(template=emulator.template), Noting().machines()).machine(emulator.url("a"))
+    machine = await Redfish(Access(template=emulator.template), Noting().machines()).machine("a")
     await machine.boot_from_network_once()
     await machine.set_power(False)
     (drive, *_) = await machine.drives()
@@ -87,7 +88,7 @@ async def test_each_order_to_a_machine_has_a_point_before_and_one_after(emulator
 async def test_L15_who_goes_on_does_not_reset_a_machine_that_was_just_told(
     emulator: Emulator, redfish: Redfish, monkeypatch: pytest.MonkeyPatch
 ):
-    machine, notes = await redfish.machine(redfish.url_of("a", "")), Notes()
+    machine, notes = await redfish.machine("a"), Notes()
     await machine.set_power(False)
     told = Progress(sent=datetime.now(UTC))
     assert (await switch(machine, False, told, notes)).result is Result.DONE
@@ -101,7 +102,7 @@ async def test_L15_who_goes_on_does_not_reset_a_machine_that_was_just_told(
 
 
 async def test_L15_a_wipe_erases_each_drive_once_and_is_proven_by_its_tasks(emulator: Emulator, redfish: Redfish):
-    machine, notes = await redfish.machine(emulator.url(emulator.ids["a"])), Notes()
+    machine, notes = await redfish.machine(emulator.ids["a"]), Notes()
     step = await wipe(machine, Progress(), notes)
     assert (step.result, step.said) == (Result.DONE, "all 2 drives are erased")
     assert emulator.erasures() == [("a", "d1"), ("a", "d2")]
@@ -120,7 +121,7 @@ async def test_L15_killed_and_started_again_the_service_goes_on_with_its_tasks(t
     await emulator.start()
     try:
         redfish, notes = Redfish(Access(template=emulator.template)), Notes()
-        machine = await redfish.machine(emulator.url(emulator.ids["a"]))
+        machine = await redfish.machine(emulator.ids["a"])
         wiping = asyncio.create_task(wipe(machine, Progress(), notes))
 
         async def ordered() -> bool:
@@ -131,11 +132,11 @@ async def test_L15_killed_and_started_again_the_service_goes_on_with_its_tasks(t
         with pytest.raises(Away, match="Unable to connect"):
             await wiping
         with pytest.raises(Away):
-            await redfish.machine(emulator.url("a"))
-        assert not (await redfish.check(emulator.url("a"))).good
-        assert not await redfish.answers(emulator.service)
+            await redfish.machine("a")
+        assert not (await redfish.check("a")).good
+        assert not await redfish.answers("a", emulator.service)
         await emulator.start()
-        machine = await redfish.machine(emulator.url("a"))
+        machine = await redfish.machine("a")
         assert (await wipe(machine, notes.all[-1], notes)).result is Result.DONE
         assert emulator.erasures() == [("a", "d1"), ("a", "d2")]
     finally:
@@ -144,15 +145,15 @@ async def test_L15_killed_and_started_again_the_service_goes_on_with_its_tasks(t
 
 async def test_L15_what_the_service_refuses_for_good_is_told_as_it_says_it(emulator: Emulator, redfish: Redfish):
     with pytest.raises(Refusal, match=r"looking at /redfish/v1/Systems/nobody: .*404"):
-        await redfish.machine(emulator.url("nobody"))
-    machine = await redfish.machine(emulator.url("a"))
+        await redfish.machine("nobody")
+    machine = await redfish.machine("a")
     with pytest.raises(Refusal, match=r"405"):
         await redfish.threaded("asking", lambda: machine._connector.post("/redfish/v1/Systems"))
-    checked = await redfish.check(emulator.url("nobody"))
+    checked = await redfish.check("nobody")
     assert (checked.good, "provisioner_url" in checked.remedy) == (False, True)
-    found = await redfish.check(emulator.template)
+    found = await redfish.check()
     assert (found.good, found.found) == (True, f"{emulator.service} answers, and knows 2 machines")
-    assert (await redfish.check(emulator.url("a"))).found.endswith("/Systems/a is On")
+    assert (await redfish.check("a")).found.endswith("/Systems/a is On")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ async def test_L15_a_wipe_that_cannot_be_proven_is_refused(tmp_path: Path, confi
     emulator = Emulator(tmp_path, ["a"], **config)
     await emulator.start()
     try:
-        machine = await Redfish(Access(template=emulator.template)).machine(emulator.url("a"))
+        machine = await Redfish(Access(template=emulator.template)).machine("a")
         with pytest.raises(Refusal, match=said):
             await wipe(machine, Progress(), Notes())
     finally:
@@ -178,7 +179,7 @@ async def test_an_erasure_that_is_done_at_once_needs_no_task(tmp_path: Path):
     emulator = Emulator(tmp_path, ["a"], erase_at_once=True)
     await emulator.start()
     try:
-        machine = await Redfish(Access(template=emulator.template)).machine(emulator.url("a"))
+        machine = await Redfish(Access(template=emulator.template)).machine("a")
         step = await wipe(machine, Progress(), Notes())
         assert (step.result, step.progress.tasks) == (Result.DONE, {})
     finally:
@@ -189,74 +190,113 @@ async def test_L15_a_wrong_password_is_a_service_that_takes_nothing_and_the_file
     auth, password = tmp_path / "htpasswd", tmp_path / "password"
     auth.write_bytes(b"admin:" + bcrypt.hashpw(b"swordfish", bcrypt.gensalt(4)) + b"\n")
     password.write_text("wrong\n")
-    emulator = Emulator(tmp_path, ["a"], auth_file=str(auth))
+    emulator = Emulator(tmp_path, ["a"], auth_file=str(auth), tls=True)
     await emulator.start()
     try:
-        redfish = Redfish(Access(template=emulator.template, user="admin", password_file=password))
+        access = Access(emulator.template, "admin", password, emulator.certificate)
+        redfish = Redfish(access)
         with pytest.raises(Away, match="401"):
-            await redfish.machine(emulator.url("a"))
-        checked = await redfish.check(emulator.template)
+            await redfish.machine("a")
+        checked = await redfish.check()
         assert (checked.good, "password are right" in checked.remedy) == (False, True)
         with pytest.raises(Away, match="401"):
-            await Redfish(Access(template=emulator.template)).machine(emulator.url("a"))
+            await Redfish(replace(access, user="")).machine("a")
+        with pytest.raises(Away, match="Unable to connect"):
+            await Redfish(replace(access, ca_file=None)).machine("a")
         password.write_text("swordfish\n")
-        assert await (await redfish.machine(emulator.url("a"))).power() == "On"
+        assert await (await redfish.machine("a")).power() == "On"
         password.unlink()
         with pytest.raises(Away, match="the file of the password cannot be read"):
-            await redfish.machine(emulator.url("a"))
+            await redfish.machine("a")
     finally:
         emulator.kill()
 
 
-async def test_L15_a_nodes_annotation_cannot_send_the_password_to_a_place_of_its_own():
-    redfish = Redfish(Access(template="https://bmc.example.com/redfish/v1/Systems/{node}"))
-    assert redfish.service_of(redfish.url_of("n1", "")) == "https://bmc.example.com"
-    elsewhere = "https://elsewhere.example.com/redfish/v1/Systems/1"
-    for url in (elsewhere, "http://bmc.example.com/redfish/v1/Systems/1", "https://bmc.example.com.evil/x"):
-        with pytest.raises(Refusal, match="none of the services that may be asked"):
-            redfish.service_of(url)
-        with pytest.raises(Refusal, match="none of the services that may be asked"):
-            await redfish.machine(url)
-        checked = await redfish.check(url)
-        assert "none of the services that may be asked" in checked.found, "nor is it asked whether it answers"
-    for url in ("bmc", "file:///etc/passwd", "https://bmc.example.com", "https:///x"):
-        with pytest.raises(Refusal, match="no URL of a ComputerSystem"):
-            redfish.service_of(url)
-    allowed = Redfish(
-        Access(template="https://{node}.bmc:8443/redfish/v1/Systems/1", services=("https://elsewhere.example.com",))
-    )
-    assert allowed.service_of(elsewhere) == "https://elsewhere.example.com"
-    assert allowed.service_of(allowed.url_of("n7", "")) == "https://n7.bmc:8443"
-    with pytest.raises(Refusal, match="none of the services"):
-        allowed.service_of("https://evil/x.bmc:8443/redfish")
+@ROW("X1", level="pure")
+async def test_X1_what_a_node_names_is_asked_only_where_it_is_listed(tmp_path: Path, emulator: Emulator):
+    elsewhere = await another(tmp_path)
+    before = elsewhere.requests()
+    try:
+        said = elsewhere.url(elsewhere.ids["a"])
+        ignoring = Redfish(Access(template=emulator.template))
+        assert await (await ignoring.machine("a", said)).uuid() == emulator.ids["a"]
+        assert ignoring.service_of("a", said) == emulator.service
+        assert "annotation holdfast.dev/redfish is ignored" in (await ignoring.check("a", said)).found
+        listed = emulator.url(emulator.ids["b"])
+        reading = Redfish(Access(template=emulator.template, from_nodes=(listed,)))
+        assert await (await reading.machine("a", listed)).uuid() == emulator.ids["b"]
+        assert (await reading.check("a", listed)).found == f"{emulator.service} answers: {listed} is On"
+        for wrong in (said, said.replace("/redfish", f"\\@127.0.0.1:{emulator.port}/redfish"), emulator.url("b")):
+            with pytest.raises(Refusal, match="provisioner_addresses_from_nodes"):
+                reading.service_of("a", wrong)
+            with pytest.raises(Refusal, match="provisioner_addresses_from_nodes"):
+                await reading.machine("a", wrong)
+            checked = await reading.check("a", wrong)
+            assert (checked.good, "provisioner_addresses_from_nodes" in checked.found) == (False, True)
+        assert await reading.answers("a", emulator.service)
+        assert not await reading.answers("a", elsewhere.service), "nor where an earlier worker was sent"
+        assert elsewhere.requests() == before
+    finally:
+        elsewhere.kill()
+
+
+@ROW("X1", level="pure")
+async def test_X1_no_redirect_and_no_link_of_a_machine_leads_to_another_service(tmp_path: Path):
+    elsewhere = await another(tmp_path)
+    before = elsewhere.requests()
+    target = elsewhere.url(elsewhere.ids["a"])
+    reset = f"{target}/Actions/ComputerSystem.Reset"
+    emulator = Emulator(tmp_path, ["a", "b", "c"], moved={0: target}, reset_at={1: reset})
+    await emulator.start()
+    try:
+        redfish = Redfish(Access(template=emulator.template))
+        with pytest.raises(Refusal, match=f"{emulator.service} leads to {target}, which is not followed"):
+            await redfish.machine("a")
+        machine = await redfish.machine("b")
+        with pytest.raises(Refusal, match=f"{emulator.service} leads to {reset}, which is not followed"):
+            await machine.set_power(False)
+        assert await (await redfish.machine("c")).uuid() == emulator.ids["c"], "a redirect of its own is followed"
+        assert 'GET /redfish/v1/Systems/c HTTP/1.1" 307' in emulator.requests()
+        assert elsewhere.requests() == before
+        assert await elsewhere.power("a") == "On"
+    finally:
+        emulator.kill()
+        elsewhere.kill()
+
+
+async def another(directory: Path) -> Emulator:
+    """Start an emulator that nobody is to ask."""
+    (directory / "elsewhere").mkdir()
+    emulator = Emulator(directory / "elsewhere", ["a"])
+    await emulator.start()
+    return emulator
 
 
 async def test_without_the_client_it_says_what_is_to_be_installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sushy", None)
     redfish = Redfish(Access(template="http://127.0.0.1:1/redfish/v1/Systems/{node}"))
     with pytest.raises(Refusal, match=r"pip install 'holdfast\[redfish\]'"):
-        await redfish.machine("http://127.0.0.1:1/redfish/v1/Systems/a")
+        await redfish.machine("a")
 
 
 @ROW("D9", level="pure")
 async def test_D9_a_machine_says_its_uuid(emulator: Emulator, redfish: Redfish):
     for name in ("a", "b"):
-        assert await (await redfish.machine(redfish.url_of(name, ""))).uuid() == emulator.ids[name]
+        assert await (await redfish.machine(name)).uuid() == emulator.ids[name]
     assert not redfish.allows_unverified
 
 
 @ROW("D9", level="pure")
 @pytest.mark.parametrize("swapped", [False, True])
-async def test_D9_a_fence_by_a_wrong_url_resets_nothing_of_the_published_emulators(
-    emulator: Emulator, redfish: Redfish, swapped: bool
-):
+async def test_D9_a_fence_by_a_wrong_url_resets_nothing_of_the_published_emulators(emulator: Emulator, swapped: bool):
     cluster = Cluster(named("n", emulator.ids["a"]), others=[named("m", emulator.ids["b"])])
     assert cluster.node is not None
     cluster.node["metadata"] |= {"uid": "u", "resourceVersion": "1"}
-    url = emulator.url("b" if swapped else emulator.ids["a"])
+    url = emulator.url(emulator.ids["b" if swapped else "a"])
     cluster.node["metadata"]["annotations"] = {names.ANNOTATION_REDFISH: url}
     cluster.node["spec"] = {}
     fence = request(NodeAction.POWER_OFF, fence=True, renewed="r0")
+    redfish = Redfish(Access(template=emulator.template, from_nodes=(url,)))
     result, said = await tried(redfish, cluster, fence)
     if swapped:
         assert result is Result.REFUSED

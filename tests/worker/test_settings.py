@@ -218,6 +218,7 @@ def test_L15_where_machines_are_found_and_by_which_right(monkeypatch: pytest.Mon
         load({**given, "provisioner_url": "https://admin:swordfish@bmc/{node}"})
     with pytest.raises(SettingsError, match="provisioner_user: expected together with provisioner_password_file"):
         load(given)
+    assert (settings.redfish.from_nodes, settings.redfish.allow_unverified) == ((), False)
     with pytest.raises(SettingsError, match="fence: expected with provisioner_url"):
         load({"cluster": "c", "fence": True})
     with pytest.raises(SettingsError, match="fence: expected with provisioner_url, and with node_monitor"):
@@ -226,6 +227,30 @@ def test_L15_where_machines_are_found_and_by_which_right(monkeypatch: pytest.Mon
     with pytest.raises(SettingsError, match=r"needs the extra `redfish`: pip install 'holdfast\[redfish\]'"):
         load({"cluster": "c", "provisioner_url": url})
     assert load({"roles": "workflows", "provisioner_url": url}).redfish is not None
+
+
+@pytest.mark.row("X1", level="pure")
+def test_X1_a_worker_refuses_an_address_that_could_give_its_password_away(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("swordfish")
+    listed = "provisioner_addresses_from_nodes"
+    url = "https://{node}.bmc.corp/redfish/v1/Systems/1"
+    given = {"cluster": "c", "provisioner_url": url}
+    ours = "https://{node}.bmc.corp/redfish/v1/Systems/Self"
+    settings = load({**given, listed: f"{ours}, https://10.0.0.7/redfish/v1/Systems/1"})
+    assert settings.redfish is not None
+    assert settings.redfish.from_nodes == (ours, "https://10.0.0.7/redfish/v1/Systems/1")
+    for wrong in ("https://bmc.corp", "https://bmc.corp\\.evil.example.com/x", "bmc.corp", "https://bmc.corp/{nodes}"):
+        with pytest.raises(SettingsError, match="expected a URL such as") as refusal:
+            load({**given, listed: f"{ours},{wrong}"})
+        assert str(refusal.value).startswith(f"{listed} (--{listed.replace('_', '-')}): {wrong!r}: ")
+    with pytest.raises(SettingsError, match=f"{listed}: expected with provisioner_url"):
+        load({"cluster": "c", listed: ours})
+    secret = {**given, "provisioner_user": "admin", "provisioner_password_file": password}
+    for clear in ({"provisioner_url": url.replace("https", "http")}, {listed: ours.replace("https", "http")}):
+        with pytest.raises(SettingsError, match=r"provisioner_user: 'http://.*': expected https://, since by http://"):
+            load({**secret, **clear})
+        assert load({**given, **clear}).redfish is not None, "there is no password to read"
 
 
 def test_L14_where_data_sets_come_from_and_who_may_have_them() -> None:

@@ -22,11 +22,12 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from holdfast import names
 from holdfast.activities.facts.nodes import CONDITIONS, LABELS, TAINTS, Marks
-from holdfast.activities.nodes.redfish import PLACEHOLDER, Access
+from holdfast.activities.nodes.redfish import Access
 from holdfast.activities.nodes.redfish import is_installed as redfish_is_installed
 from holdfast.errors import HoldfastError
 from holdfast.model import Duration, Limits, NodeTimings, format_duration
 from holdfast.model.entities.provisioner import AT_ONCE
+from holdfast.policy.nodes.machine_address import EXPECTED, PLACEHOLDER, unusable
 from holdfast.relay import addresses_of
 from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, problem_with
 
@@ -111,12 +112,16 @@ def _optional_url(value: str) -> str:
 
 
 def _node_url(value: str) -> str:
-    parts = urlsplit(value)
-    if value and not (parts.scheme in {"http", "https"} and parts.netloc and PLACEHOLDER in value and not parts.query):
-        raise ValueError(f"{value!r}: expected a URL such as https://bmc.example.com/redfish/v1/Systems/{PLACEHOLDER}")
-    if parts.username or parts.password:
-        raise ValueError("expected no name and no password in it: see provisioner_user and provisioner_password_file")
-    return value.rstrip("/")
+    if value and PLACEHOLDER not in value:
+        raise ValueError(f"{value!r}: {EXPECTED}")
+    return _machines((value.rstrip("/"),))[0]
+
+
+def _machines(value: tuple[str, ...]) -> tuple[str, ...]:
+    for address in value:
+        if address and (wrong := unusable(address)):
+            raise ValueError(f"{address!r}: {wrong}")
+    return value
 
 
 def _label(value: str) -> str:
@@ -301,8 +306,10 @@ class Settings(BaseSettings):
     provisioner_ca_file: File | None = None
     provisioner_insecure: bool = False
     """Whether to accept any certificate of the service."""
-    provisioner_services: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
-    """Services that a node's annotation may name besides that of the URL: https://host:port, by commas."""
+    provisioner_addresses_from_nodes: Annotated[
+        tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(_machines)
+    ] = ()
+    """Whole URLs, by commas, that a node's annotation may name; `{node}` as above. Empty: annotations are ignored."""
     provisioner_allow_unverified_machine: bool = False
     """Whether to power or erase a machine by its URL alone if it or its node reports no UUID to compare."""
     provisioner_at_once: Annotated[int, Field(ge=1, le=100)] = AT_ONCE
@@ -396,6 +403,11 @@ class Settings(BaseSettings):
             raise ValueError("provisioner_url: needs the extra `redfish`: pip install 'holdfast[redfish]'")
         if bool(self.provisioner_user) != bool(self.provisioner_password_file):
             raise ValueError("provisioner_user: expected together with provisioner_password_file, or neither")
+        if self.provisioner_addresses_from_nodes and not self.provisioner_url:
+            raise ValueError("provisioner_addresses_from_nodes: expected with provisioner_url")
+        for address in (self.provisioner_url, *self.provisioner_addresses_from_nodes):
+            if self.provisioner_user and address and (wrong := unusable(address, password=True)):
+                raise ValueError(f"provisioner_user: {address!r}: {wrong}")
         if self.fence and not (self.provisioner_url and self.node_monitor):
             raise ValueError("fence: expected with provisioner_url, and with node_monitor, which finds nodes Down")
         if bool(self.deployment_name) != bool(self.build_id):
@@ -443,7 +455,7 @@ class Settings(BaseSettings):
             password_file=self.provisioner_password_file,
             ca_file=self.provisioner_ca_file,
             insecure=self.provisioner_insecure,
-            services=self.provisioner_services,
+            from_nodes=self.provisioner_addresses_from_nodes,
             allow_unverified=self.provisioner_allow_unverified_machine,
         )
 

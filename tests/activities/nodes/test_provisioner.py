@@ -94,26 +94,23 @@ class Service:
     async def uuid(self) -> str:
         return self.identity
 
-    def url_of(self, node: str, said: str) -> str:
-        return said or f"{BMC}/redfish/v1/Systems/{node}"
-
-    def service_of(self, url: str) -> str:
-        if not url.startswith(BMC):
-            raise Refusal(f"{url} may not be asked")
+    def service_of(self, node: str, said: str) -> str:
+        if said:
+            raise Refusal(f"{said} may not be asked")
         return BMC
 
-    async def machine(self, url: str) -> Machine:
-        self.service_of(url)
+    async def machine(self, node: str, said: str) -> Machine:
+        self.service_of(node, said)
         if self.error is not None:
             raise self.error
         return self
 
-    async def answers(self, url: str) -> bool:
-        assert url == BMC
+    async def answers(self, node: str, service: str) -> bool:
+        assert (node, service) == ("n", BMC)
         return self.root
 
-    async def check(self, url: str) -> Checked:
-        return Checked(good=True, found=url)
+    async def check(self, node: str, said: str) -> Checked:
+        return Checked(good=True, found=f"{node} by {said or BMC}")
 
     async def power(self) -> str:
         return "On" if self.on else "Off"
@@ -297,7 +294,7 @@ async def test_an_api_server_that_is_away_is_waited_for_and_a_worker_without_a_s
     assert not found.good
     given = CheckProvisionerInput(cluster="c", cluster_uid="k", node="n")
     found = await check(cast("Site", _Site(cluster)), cast("Provisioning", service), given)
-    assert found.found == f"{BMC}/redfish/v1/Systems/n"
+    assert found.found == f"n by {BMC}"
 
 
 def named(name: str, uuid: str) -> dict[str, Any]:
