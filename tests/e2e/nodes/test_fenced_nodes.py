@@ -246,8 +246,8 @@ async def test_D9_a_swapped_cable_powers_off_no_healthy_node_and_proves_nothing(
     async with rack(stack, tmp_path) as here:
         handle = await here.runs()
         healthy = here.well.names[0]
-        swapped = {"metadata": {"annotations": {names.ANNOTATION_REDFISH: here.redfish.url(healthy)}}}
-        await here.nodes.patch(here.node, swapped)
+        await here.nodes.identify({here.node: here.redfish.ids[healthy]})
+        await here.well.identify({healthy: here.redfish.ids[here.node]})
         here.agents.kill()
 
         async def refused() -> bool:
@@ -255,10 +255,10 @@ async def test_D9_a_swapped_cable_powers_off_no_healthy_node_and_proves_nothing(
 
         await until(refused, 120, "its power-off is refused")
         (outcome,) = [one for one in (await here.status()).outcomes if one.fence]
-        uuid = here.redfish.ids[healthy]
+        uuid = here.redfish.ids[here.node]
         assert outcome.said.startswith(f"its URL leads to the machine of node {healthy} (UUID {uuid})")
         assert here.redfish.resets() == []
-        assert await here.redfish.power(healthy) == "On"
+        assert await here.redfish.power(here.node) == "On", "the machine at the node's URL is the healthy node's"
         shown = await command(here.site, "node", "list", "--cluster", here.site.cluster)
         assert "its URL leads to the machine" in " ".join(shown.split())
         status = await here.site.status(handle)
