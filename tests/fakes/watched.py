@@ -12,15 +12,8 @@ from holdfast.activities.facts.objects import object_facts
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Interval, Phase
 from holdfast.worker.watch.attention import Attention, Send
-from holdfast.worker.watch.cache import (
-    Cache,
-    KindKey,
-    anchor_seen,
-    attempt_seen,
-    node_seen,
-    pod_seen,
-    resource_seen,
-)
+from holdfast.worker.watch.cache import Cache
+from holdfast.worker.watch.seen import KindKey, anchor_seen, attempt_seen, node_seen, pod_seen, resource_seen
 from holdfast.worker.watch.signals import Signals
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

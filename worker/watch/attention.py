@@ -10,8 +10,9 @@ from typing import Final
 
 from holdfast.model import Interval, Observation
 from holdfast.model.observation import Asked
-from holdfast.worker.watch.cache import AnchorSeen, AttemptSeen, Cache, KindKey, Place
+from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.facts import DIGEST_BYTES, KEY_BYTES, Facts, Urgency, facts_of, short_key, urgency
+from holdfast.worker.watch.seen import AnchorSeen, AttemptSeen, KindKey, Place
 from holdfast.worker.watch.signals import Signals, Wanted
 
 HOT: Final = 0.02

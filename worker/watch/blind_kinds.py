@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.worker.watch.cache import KindKey
 from holdfast.worker.watch.feeds import CORE, SHORTEST_BLINDNESS
+from holdfast.worker.watch.seen import KindKey
 
 
 class Darkness:

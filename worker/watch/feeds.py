@@ -21,11 +21,13 @@ from holdfast.model import Interval
 from holdfast.policy.failures.blindness import union
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
-from holdfast.worker.watch.cache import (
+from holdfast.worker.watch.cache import Cache
+from holdfast.worker.watch.informer import Informer, Standing, StreamSight
+from holdfast.worker.watch.pulse import DEADLINE, Pulse
+from holdfast.worker.watch.seen import (
     POD,
     AnchorSeen,
     AttemptSeen,
-    Cache,
     KindKey,
     NodeSeen,
     Place,
@@ -37,8 +39,6 @@ from holdfast.worker.watch.cache import (
     pod_seen,
     resource_seen,
 )
-from holdfast.worker.watch.informer import Informer, Standing, StreamSight
-from holdfast.worker.watch.pulse import DEADLINE, Pulse
 
 T = TypeVar("T")
 Log: Any = structlog.stdlib.get_logger("holdfast.watch")

@@ -35,10 +35,10 @@ from holdfast.policy.entities.front_door import Act, Resource, Run, Verdict, jud
 from holdfast.worker.cleanup.sweep_lookup import describe
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
-from holdfast.worker.watch.cache import KindKey
 from holdfast.worker.watch.feeds import Feed
 from holdfast.worker.watch.informer import Informer, Standing, StreamSight
 from holdfast.worker.watch.pulse import Pulse
+from holdfast.worker.watch.seen import KindKey
 from holdfast.workflows import start
 
 AT_ONCE: Final = 20

@@ -13,8 +13,8 @@ from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import PAGE, Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
-from holdfast.worker.watch.cache import revision_of
 from holdfast.worker.watch.pulse import Pulse
+from holdfast.worker.watch.seen import revision_of
 
 T = TypeVar("T")
 S = TypeVar("S", contravariant=True)

@@ -28,12 +28,13 @@ from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.attention import HOT, WARM, Attention, Doubt, Send
 from holdfast.worker.watch.blind_kinds import Darkness
-from holdfast.worker.watch.cache import AttemptSeen, Cache
+from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.feeds import CORE, Feeds
 from holdfast.worker.watch.front_door import FrontDoor, Place
 from holdfast.worker.watch.informer import Restored
 from holdfast.worker.watch.missing import Missing
 from holdfast.worker.watch.pulse import Pulse
+from holdfast.worker.watch.seen import AttemptSeen
 from holdfast.worker.watch.signals import Signals
 
 SIGNALS_AT_ONCE: Final = 20

@@ -17,7 +17,7 @@ from holdfast.activities.kube import pages
 from holdfast.activities.kube.client import PAGE, Gone, Kube, Object, Unreachable
 from holdfast.activities.kube.resources import Resource
 from holdfast.activities.kube.trim import lean, owned_trace, trace, unsigned
-from holdfast.worker.watch.cache import pod_seen
+from holdfast.worker.watch.seen import pod_seen
 from tests.activities.shapes import pod
 
 FIELDS = [{"manager": f"m{n}", "fieldsV1": {f"f:{key}": {".": {}} for key in range(60)}} for n in range(3)]

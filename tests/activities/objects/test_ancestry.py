@@ -13,7 +13,7 @@ from holdfast.activities.kube.owners import Between, Links, Ref, named
 from holdfast.activities.objects.ancestry import Ancestry, ancestry
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import PlannedComponent, Target
-from holdfast.worker.watch.cache import pod_seen
+from holdfast.worker.watch.seen import pod_seen
 from tests.activities.shapes import NOW
 from tests.fakes.watched import World
 

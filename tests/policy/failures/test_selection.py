@@ -23,7 +23,7 @@ from holdfast.model import (
 from holdfast.policy.failures.rules import rulings
 from holdfast.policy.failures.selection import select, selection_of
 from holdfast.policy.values.edit import edit
-from holdfast.worker.watch.cache import attempt_seen
+from holdfast.worker.watch.seen import attempt_seen
 from tests.activities.shapes import owner
 from tests.policy.lives.life import START
 

@@ -10,8 +10,8 @@ import pytest
 from holdfast import names
 from holdfast.activities.facts.objects import object_facts
 from holdfast.worker.watch.attention import RECORD_BYTES
-from holdfast.worker.watch.cache import attempt_seen
 from holdfast.worker.watch.facts import DIGEST_BYTES, Facts
+from holdfast.worker.watch.seen import attempt_seen
 from tests.fakes.watched import EPOCH, JOB, World
 
 COPIES = 20

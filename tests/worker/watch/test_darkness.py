@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.worker.watch.blind_kinds import Darkness
-from holdfast.worker.watch.cache import POD, KindKey
+from holdfast.worker.watch.seen import POD, KindKey
 from holdfast.worker.watch.feeds import ATTEMPT
 from tests.fakes.watched import JOB
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.activities.facts.nodes import Marks
 from holdfast.model import FailureClass
-from holdfast.worker.watch.cache import node_seen
+from holdfast.worker.watch.seen import node_seen
 from tests.fakes.watched import World
 
 ROW = pytest.mark.row

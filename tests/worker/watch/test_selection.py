@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.worker.watch.cache import Cache, attempt_seen, pod_seen
+from holdfast.worker.watch.cache import Cache
+from holdfast.worker.watch.seen import attempt_seen, pod_seen
 from tests.activities.shapes import ATTEMPT, NOW, UID, failed, owner, terminated
 
 
