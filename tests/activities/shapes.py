@@ -39,6 +39,7 @@ def planned(
 def owner(submitted: bool = True, deleting: bool = False, uid: str = OWNER, version: int = 10) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "name": "w-a2",
+        "namespace": "ns",
         "uid": uid,
         "resourceVersion": str(version),
         "creationTimestamp": stamp(0),

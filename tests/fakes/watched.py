@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast import names
 from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.facts.objects import object_facts
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Interval, Phase
-from holdfast.worker.watch.attention import Attention, Send
+from holdfast.worker.watch.attention import Attention, Doubt, Send
 from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.seen import KindKey, anchor_seen, attempt_seen, node_seen, pod_seen, resource_seen
 from holdfast.worker.watch.signals import Signals
 
+T = TypeVar("T")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 JOB: KindKey = ("batch/v1", "Job")
+OWN = "ns"
+"""The namespace of the workloads."""
 
 
 @dataclass
@@ -35,7 +41,14 @@ class World:
     settled: bool = True
     listed: bool = True
     plans: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    asked: list[Any] = field(default_factory=list)
+    asked: list[Doubt] = field(default_factory=list)
+    """Components that were asked for by name."""
+    deletions: list[Doubt] = field(default_factory=list)
+    """Anchors that were asked for by name, since they are seen as being deleted."""
+    confirms: bool = True
+    """Whether a live look finds an anchor being deleted that the watch sees so."""
+    namespace: str = OWN
+    """Where objects are seen."""
 
     def __post_init__(self) -> None:
         self.attention = Attention(
@@ -58,7 +71,23 @@ class World:
         self.version += 1
         return str(self.version)
 
+    def key(self, workload: str = "w") -> WorkloadKey:
+        return WorkloadKey(self.namespace, workload)
+
     # The cluster's objects.
+
+    @contextmanager
+    def elsewhere(self, namespace: str) -> Iterator[None]:
+        """See objects in another namespace, copied there with all they say: only their own uids are others."""
+        self.namespace = namespace
+        try:
+            yield
+        finally:
+            self.namespace = OWN
+
+    def uid(self, name: str) -> str:
+        """Return the uid that the API server gives an object."""
+        return name if self.namespace == OWN else f"{self.namespace}/{name}"
 
     def anchor(
         self,
@@ -71,9 +100,9 @@ class World:
     ) -> None:
         raw: dict[str, Any] = {
             "metadata": {
-                "uid": f"anchor-{workload}",
+                "uid": self.uid(f"anchor-{workload}"),
                 "name": workload,
-                "namespace": "ns",
+                "namespace": self.namespace,
                 "resourceVersion": self.next_version(),
                 "finalizers": list(finalizers),
                 "creationTimestamp": EPOCH.isoformat(),
@@ -83,17 +112,17 @@ class World:
         }
         if deleting:
             raw["metadata"]["deletionTimestamp"] = self.stamp()
-        seen = anchor_seen(raw)
-        assert seen is not None
-        self.touch(self.cache.drop_anchor(seen, self.version) if gone else self.cache.put_anchor(seen))
+        seen = self._ours(anchor_seen("c")(raw))
+        if seen is not None:
+            self.touch(self.cache.drop_anchor(seen, self.version) if gone else self.cache.put_anchor(seen))
 
     def resource(self, workload: str = "w", *, generation: int = 1, suspend: bool = False, **more: Any) -> None:
         """See a custom resource that stands for a workload in its Anchor's place; `more` is of its metadata."""
         raw: dict[str, Any] = {
             "metadata": {
-                "uid": workload,
+                "uid": self.uid(workload),
                 "name": workload,
-                "namespace": "ns",
+                "namespace": self.namespace,
                 "generation": generation,
                 "resourceVersion": self.next_version(),
                 "finalizers": [names.FINALIZER],
@@ -103,9 +132,9 @@ class World:
             },
             "spec": {"suspend": suspend, "components": []},
         }
-        seen = resource_seen((reader.API_VERSION, reader.KIND), "c")(raw)
-        assert seen is not None
-        self.touch(self.cache.put_anchor(seen))
+        seen = self._ours(resource_seen((reader.API_VERSION, reader.KIND), "c")(raw))
+        if seen is not None:
+            self.touch(self.cache.put_anchor(seen))
 
     def attempt(
         self,
@@ -135,9 +164,9 @@ class World:
         ]
         raw: dict[str, Any] = {
             "metadata": {
-                "uid": f"{workload}-a{number}",
+                "uid": self.uid(f"{workload}-a{number}"),
                 "name": f"{workload}-a{number}",
-                "namespace": "ns",
+                "namespace": self.namespace,
                 "resourceVersion": self.next_version(),
                 "creationTimestamp": EPOCH.isoformat(),
                 "annotations": {names.ANNOTATION_TURN: str(turn)} if turn else {},
@@ -152,9 +181,9 @@ class World:
         }
         if deleting:
             raw["metadata"]["deletionTimestamp"] = self.stamp()
-        seen = attempt_seen(raw)
-        assert seen is not None
-        self.touch(self.cache.drop_attempt(seen, self.version) if gone else self.cache.put_attempt(seen))
+        seen = self._ours(attempt_seen("c")(raw))
+        if seen is not None:
+            self.touch(self.cache.drop_attempt(seen, self.version) if gone else self.cache.put_attempt(seen))
 
     def job(
         self,
@@ -169,9 +198,9 @@ class World:
         facts = object_facts(
             {
                 "metadata": {
-                    "uid": uid or f"{workload}-a{number}-c{index}",
+                    "uid": self.uid(uid or f"{workload}-a{number}-c{index}"),
                     "name": f"{workload}-c{index}",
-                    "namespace": "ns",
+                    "namespace": self.namespace,
                     "resourceVersion": self.next_version(),
                     "ownerReferences": [{"kind": "Attempt", "uid": f"{workload}-a{number}"}],
                     "labels": {names.LABEL_LAUNCH: str(launch)} if launch else {},
@@ -181,7 +210,7 @@ class World:
                 else {},
             }
         )
-        place = (*JOB, "ns", f"{workload}-c{index}")
+        place = (*JOB, self.namespace, f"{workload}-c{index}")
         self.touch(self.cache.drop_object(place, facts, self.version) if gone else self.cache.put_object(place, facts))
 
     def pod(
@@ -201,9 +230,9 @@ class World:
     ) -> None:
         raw: dict[str, Any] = {
             "metadata": {
-                "uid": f"{workload}-{number}-{name}",
+                "uid": self.uid(f"{workload}-{number}-{name}"),
                 "name": name,
-                "namespace": "ns",
+                "namespace": self.namespace,
                 "resourceVersion": self.next_version(),
                 "creationTimestamp": EPOCH.isoformat(),
                 "labels": {
@@ -241,9 +270,14 @@ class World:
         for index in range(pods):
             self.pod(f"p{index}", workload=workload, number=number)
 
+    def _ours(self, seen: T | None) -> T | None:
+        """Return what was decoded; only a copy elsewhere may be none of ours."""
+        assert seen is not None or self.namespace != OWN
+        return seen
+
     # The watch.
 
-    def touch(self, workloads: set[str], hot: bool = True) -> None:
+    def touch(self, workloads: set[WorkloadKey], hot: bool = True) -> None:
         self.attention.changed(workloads, self.now, hot)
 
     def pass_time(self, seconds: float) -> list[Send]:
@@ -251,7 +285,7 @@ class World:
         end, before = self.now + seconds, len(self.sent)
         for _ in range(100_000):
             self.attention.look(self.now, self.time())
-            self.asked += self.attention.doubts(self.now, 1000)
+            self._settle(self.attention.doubts(self.now, 1000))
             for send in self.attention.take(self.now, self.time(), 1000):
                 self.sent.append((self.now, send))
                 if self.refuse == "closed":
@@ -268,6 +302,15 @@ class World:
             raise AssertionError("the watch never came to rest")
         self.now = end
         return [send for _, send in self.sent[before:]]
+
+    def _settle(self, doubts: list[Doubt]) -> None:
+        self.asked += [doubt for doubt in doubts if not doubt.deletion]
+        deletions = [doubt for doubt in doubts if doubt.deletion]
+        self.deletions += deletions
+        for doubt in deletions:
+            seen = self.cache.unconfirmed(doubt.workload)
+            assert seen is not None
+            self.touch(self.attention.answered(doubt, replace(seen.facts, deleting=self.confirms)))
 
     def restarted(self) -> World:
         """Another process, that lists the same cluster anew and has only the heartbeat of this one."""
@@ -293,6 +336,5 @@ class World:
     def confirm_asked(self) -> None:
         """Answer what was asked for by name: it is not there."""
         for doubt in self.asked:
-            self.cache.confirm_gone(doubt.attempt_uid, doubt.place)
-            self.touch({doubt.workload_uid})
+            self.touch(self.attention.answered(doubt, None))
         self.asked.clear()

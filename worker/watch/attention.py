@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from holdfast.activities.facts.objects import ObjectFacts
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.model import Interval, Observation
 from holdfast.model.observation import Asked
 from holdfast.worker.watch.cache import Cache
@@ -33,7 +35,7 @@ ACKNOWLEDGED_MAXIMUM: Final = 50_000
 class Send:
     """One signal to send: its workflow, its content, and the keys it acknowledges."""
 
-    workload_uid: str
+    workload: WorkloadKey
     workflow_id: str
     wanted: Wanted
     observation: Observation
@@ -43,11 +45,16 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A component that should exist but has not been seen: it may be gone, or its stream may be late."""
+    """What a live look must settle: whether a component that was not seen is gone, or an anchor is being deleted.
 
-    workload_uid: str
-    attempt_uid: str
+    A component's stream may be late. An anchor's deletion ends its workload.
+    """
+
+    workload: WorkloadKey
+    uid: str
+    """Of the attempt that should have the component; of the anchor, if its deletion is in doubt."""
     place: Place
+    deletion: bool = False
 
 
 @dataclass(slots=True)
@@ -113,46 +120,46 @@ class Attention:
         self._settled = settled
         self._listed = listed
         self._version = version
-        self._looks: dict[str, float] = {}
-        self._since: dict[str, float] = {}
-        self._subjects: dict[str, _Subject] = {}
+        self._looks: dict[WorkloadKey, float] = {}
+        self._since: dict[WorkloadKey, float] = {}
+        self._subjects: dict[WorkloadKey, _Subject] = {}
         self._acknowledged: dict[bytes, bytes] = {}
-        self._busy: set[str] = set()
+        self._busy: set[WorkloadKey] = set()
         self._doubts: dict[Doubt, float] = {}
-        self._unadmitted: dict[str, float] = {}
+        self._unadmitted: dict[WorkloadKey, float] = {}
         self.counts = Counts()
 
     # What happened.
 
-    def changed(self, workloads: Iterable[str], now: float, hot: bool) -> None:
+    def changed(self, workloads: Iterable[WorkloadKey], now: float, hot: bool) -> None:
         """Schedule a look at these workloads soon."""
-        for uid in workloads:
-            subject = self._subjects.get(uid)
-            pause = PER_POD * self._cache.pods_of(uid)
+        for workload in workloads:
+            subject = self._subjects.get(workload)
+            pause = PER_POD * self._cache.pods_of(workload)
             earliest = subject.looked + pause if subject is not None and subject.looked else 0.0
             due = max(now + (HOT if hot else WARM), earliest)
-            self._looks[uid] = min(due, self._looks.get(uid, due))
-            self._since.setdefault(uid, now)
+            self._looks[workload] = min(due, self._looks.get(workload, due))
+            self._since.setdefault(workload, now)
 
     def sight_regained(self, now: float, concerns: Callable[[AttemptSeen], bool] = lambda _: True) -> None:
         """Tell every workload with a clock that may run against it that its objects could not be seen for a while."""
-        for uid in self._cache.workloads:
-            live = self._live(uid)
+        for workload in self._cache.workloads:
+            live = self._live(workload)
             if live is None or not live.facts.submitted or not self._settled(live) or not concerns(live):
                 continue
-            subject = self._subjects.setdefault(uid, _Subject())
+            subject = self._subjects.setdefault(workload, _Subject())
             told = subject.told_of(live.facts.uid)
             if live.facts.uid not in subject.closed and (told is None or told.unhealthy):
                 subject.owed = True
-                self._signals.want(uid, Urgency.SOON, now)
+                self._signals.want(workload, Urgency.SOON, now)
 
     # What follows.
 
     def look(self, now: float, at: datetime, most: int = 200) -> None:
         """Look at the workloads that are due, and decide whether to signal each one's workflow."""
-        for uid in [uid for uid, due in self._looks.items() if due <= now][:most]:
-            del self._looks[uid]
-            self._look(uid, now, self._since.pop(uid, now), at)
+        for workload in [one for one, due in self._looks.items() if due <= now][:most]:
+            del self._looks[workload]
+            self._look(workload, now, self._since.pop(workload, now), at)
 
     def take(self, now: float, at: datetime, most: int) -> list[Send]:
         """Return the signals to send now. The caller must report each by `arrived`, `closed` or `lost`."""
@@ -160,7 +167,7 @@ class Attention:
         for wanted in self._signals.take(now, most, self._busy):
             send = self._send(wanted, at)
             if send is not None:
-                self._busy.add(send.workload_uid)
+                self._busy.add(send.workload)
                 sends.append(send)
         return sends
 
@@ -173,56 +180,74 @@ class Attention:
         return min(times, default=None)
 
     def doubts(self, now: float, most: int) -> list[Doubt]:
-        """Return at most `most` components to get by name, because their streams have not shown them."""
+        """Return at most `most` objects to get by name: anchors first, then components not shown by their streams."""
         due = [doubt for doubt, ask in self._doubts.items() if ask <= now]
+        due.sort(key=lambda doubt: not doubt.deletion)
         asked: list[Doubt] = []
         missing: dict[str, set[Place]] = {}
         for doubt in due:
             if len(asked) >= most:
                 break
-            live = self._live(doubt.workload_uid)
-            if live is not None and live.facts.uid not in missing:
-                missing[live.facts.uid] = self._missing(live)
-            if live is not None and live.facts.uid == doubt.attempt_uid and doubt.place in missing[live.facts.uid]:
+            if doubt.deletion:
+                anchor = self._cache.unconfirmed(doubt.workload)
+                stands = anchor is not None and anchor.facts.uid == doubt.uid
+            else:
+                live = self._live(doubt.workload)
+                if live is not None and live.facts.uid not in missing:
+                    missing[live.facts.uid] = self._missing(live)
+                stands = live is not None and live.facts.uid == doubt.uid and doubt.place in missing[doubt.uid]
+            if stands:
                 self._doubts[doubt] = now + DOUBT_AGAIN
                 asked.append(doubt)
             else:
                 del self._doubts[doubt]
         return asked
 
+    def answered(self, doubt: Doubt, found: ObjectFacts | None) -> set[WorkloadKey]:
+        """Store what a live look found in a doubt's place, and return the workloads that this touches."""
+        if doubt.deletion:
+            if found is None or found.uid != doubt.uid or not found.deleting:
+                return set()  # Its stream shows in a moment what it is now.
+            self._cache.confirm_deleting(doubt.workload, doubt.uid)
+        elif found is not None and doubt.uid in found.owner_uids:
+            return self._cache.put_object(doubt.place, found)
+        else:  # Ours is gone, even if another owner's object is in its place.
+            self._cache.confirm_gone(doubt.uid, doubt.place)
+        return {doubt.workload}
+
     def unadmitted(self, now: float) -> list[AttemptSeen]:
         """Return the attempts whose pods have not all been created for some time: Events may say why."""
-        uids = [uid for uid, since in self._unadmitted.items() if now - since >= UNADMITTED]
-        return [live for live in map(self._live, uids) if live is not None]
+        waiting = [one for one, since in self._unadmitted.items() if now - since >= UNADMITTED]
+        return [live for live in map(self._live, waiting) if live is not None]
 
     # Results of sending.
 
     def arrived(self, send: Send, now: float) -> None:
         """Record that the workflow received the signal."""
-        self._busy.discard(send.workload_uid)
-        self._signals.sent(send.workload_uid)
-        subject = self._subjects.setdefault(send.workload_uid, _Subject())
+        self._busy.discard(send.workload)
+        self._signals.sent(send.workload)
+        subject = self._subjects.setdefault(send.workload, _Subject())
         self._tell(subject, send.facts, send.keys)
         subject.owed = False
         if send.observation.blind:
             subject.blind_told = send.observation.blind[-1].end
         # The workload may have changed while the signal was in flight.
-        self.changed([send.workload_uid], now, hot=True)
+        self.changed([send.workload], now, hot=True)
 
     def closed(self, send: Send) -> None:
         """Record that the workflow has ended: nothing more is sent about this attempt."""
-        self._busy.discard(send.workload_uid)
-        self._subjects.setdefault(send.workload_uid, _Subject()).closed.update(send.keys)
-        self._forget_if_gone(send.workload_uid)
+        self._busy.discard(send.workload)
+        self._subjects.setdefault(send.workload, _Subject()).closed.update(send.keys)
+        self._forget_if_gone(send.workload)
 
     def is_beginning(self, send: Send) -> bool:
         """Whether a workflow that is not found has yet to start: its custom resource does not say how it ended."""
-        anchor = self._cache.anchor(send.workload_uid)
+        anchor = self._cache.anchor(send.workload)
         return anchor is not None and anchor.asked is not None and not anchor.over
 
     def lost(self, send: Send, now: float) -> None:
         """Record that the signal did not arrive."""
-        self._busy.discard(send.workload_uid)
+        self._busy.discard(send.workload)
         self._signals.failed(send.wanted, now)
 
     # What a heartbeat carries.
@@ -252,49 +277,53 @@ class Attention:
     def _missing(self, live: AttemptSeen) -> set[Place]:
         return {place for _, place in self._cache.doubtful(live, self._unseen())}
 
-    def _live(self, uid: str) -> AttemptSeen | None:
-        newest = self._cache.newest(uid)
+    def _live(self, workload: WorkloadKey) -> AttemptSeen | None:
+        newest = self._cache.newest(workload)
         return newest if newest is not None and not newest.facts.deleting else None
 
-    def _look(self, uid: str, now: float, since: float, at: datetime) -> None:
-        found = self._news(uid, at)
+    def _look(self, workload: WorkloadKey, now: float, since: float, at: datetime) -> None:
+        deleting = self._cache.unconfirmed(workload)
+        if deleting is not None:
+            self._doubts.setdefault(Doubt(workload, deleting.facts.uid, deleting.place, deletion=True), now)
+            self._since.setdefault(workload, since)  # Once confirmed, it counts from when it was seen.
+        found = self._news(workload, at)
         if found is None:
-            self._signals.drop(uid)
-            if uid not in self._cache.workloads and not self._listed():
-                self._looks[uid] = now + DOUBT_FIRST  # It counts as vanished only once everything can be read.
+            self._signals.drop(workload)
+            if workload not in self._cache.workloads and not self._listed():
+                self._looks[workload] = now + DOUBT_FIRST  # It counts as vanished only once everything can be read.
                 return
-            self._forget_if_gone(uid)
-            self._note_admission(uid, None, now)
+            self._forget_if_gone(workload)
+            self._note_admission(workload, None, now)
             return
         facts, key, observation = found
-        live = self._live(uid)
-        self._note_admission(uid, observation if live is not None else None, now)
+        live = self._live(workload)
+        self._note_admission(workload, observation if live is not None else None, now)
         for place in self._missing(live) if live is not None else ():
-            self._doubts.setdefault(Doubt(uid, key, place), now + DOUBT_FIRST)
+            self._doubts.setdefault(Doubt(workload, key, place), now + DOUBT_FIRST)
         stuck = self._cache.stuck_next(live, at) if live is not None else None
         if stuck is not None:
-            self._looks.setdefault(uid, now + (stuck - at).total_seconds())
-        subject = self._subjects.setdefault(uid, _Subject())
+            self._looks.setdefault(workload, now + (stuck - at).total_seconds())
+        subject = self._subjects.setdefault(workload, _Subject())
         subject.looked = now
         if self._known(subject, facts, key):
             self.counts.same += 1
             if not subject.owed:
-                self._signals.drop(uid)
-                self._forget_if_gone(uid)
+                self._signals.drop(workload)
+                self._forget_if_gone(workload)
             return
         told = subject.told_of(key) or Facts(owner_uid=facts.owner_uid)
         soon = urgency(told, facts)
         if soon is not Urgency.URGENT and live is not None and self._missing(live):
             soon = Urgency.LAZY  # Good news may be wrong: the components in doubt are checked first.
-        self.counts.coalesced += self._signals.want(uid, soon, now, since)
+        self.counts.coalesced += self._signals.want(workload, soon, now, since)
 
-    def _note_admission(self, uid: str, seen: Observation | None, now: float) -> None:
+    def _note_admission(self, workload: WorkloadKey, seen: Observation | None, now: float) -> None:
         """Store since when a workload's pods are absent; once they exist, drop the reasons why they did not."""
         if seen is not None and any(view.absent for view in seen.components.values()):
-            self._unadmitted.setdefault(uid, now)
+            self._unadmitted.setdefault(workload, now)
         else:
-            self._unadmitted.pop(uid, None)
-            self._cache.put_refused(uid, {})
+            self._unadmitted.pop(workload, None)
+            self._cache.put_refused(workload, {})
 
     def _known(self, subject: _Subject, facts: Facts, key: str) -> bool:
         acknowledged = self._acknowledged.get(short_key(key))
@@ -320,23 +349,23 @@ class Attention:
             self._acknowledged.pop(short, None)  # so that the oldest come first
             self._acknowledged[short] = facts.digest()
 
-    def _news(self, uid: str, at: datetime) -> tuple[Facts, str, Observation] | None:
+    def _news(self, workload: WorkloadKey, at: datetime) -> tuple[Facts, str, Observation] | None:
         """Return the current news of a workload: its facts, the key that they belong to, and the observation."""
-        anchor, newest, live = self._cache.anchor(uid), self._cache.newest(uid), self._live(uid)
+        anchor, newest, live = self._cache.anchor(workload), self._cache.newest(workload), self._live(workload)
         if live is not None and live.facts.submitted:
-            subject = self._subjects.get(uid)
+            subject = self._subjects.get(workload)
             if not self._settled(live) or (subject is not None and live.facts.uid in subject.closed):
                 return None
             version = self._version(live.namespace, live.kinds)
             observation = self._cache.observe(
-                live, at, self._unseen(), self._blind_for(uid, live), version, self._unserved()
+                live, at, self._unseen(), self._blind_for(workload, live), version, self._unserved()
             )
             facts = facts_of(observation, self._cache.made_since(live), live.facts.resumed)
             return facts, live.facts.uid, observation
         if anchor is not None and not anchor.deletion_wanted and _orphaned(anchor, newest) and self._listed():
             observation = self._owner_lost(anchor, newest, at)
             return facts_of(observation), f"{anchor.facts.uid}/{anchor.attempt}", observation
-        last = self._cache.last_anchor(uid)
+        last = self._cache.last_anchor(workload)
         if last is not None and self._vanished(last) and self._listed():
             observation = self._owner_lost(last, None, at)
             return facts_of(observation), f"{last.facts.uid}/{last.attempt}", observation
@@ -353,7 +382,7 @@ class Attention:
 
     def _only_asked(self, anchor: AnchorSeen, asked: Asked, at: datetime) -> tuple[Facts, str, Observation] | None:
         """Return a custom resource's request while no attempt exists to carry it, if it is news (row F7)."""
-        subject, key = self._subjects.get(anchor.workload_uid), f"{anchor.facts.uid}/asked"
+        subject, key = self._subjects.get(anchor.key), f"{anchor.facts.uid}/asked"
         observation = Observation(
             workload_uid=anchor.workload_uid, attempt=0, owner_uid="", at=at, owner_found=False, asked=asked
         )
@@ -366,13 +395,13 @@ class Attention:
 
     def _vanished(self, last: AnchorSeen) -> bool:
         """Whether anchor and attempt are both gone, not deleted by us: only this watch still knows of them."""
-        subject = self._subjects.get(last.workload_uid)
+        subject = self._subjects.get(last.key)
         if subject is None or subject.told is None or not last.deployed or not last.attempt:
             return False
         return not subject.closed & {*subject.keys, last.facts.uid, f"{last.facts.uid}/{last.attempt}"}
 
     def _anchor_told(self, anchor: AnchorSeen) -> bool:
-        subject = self._subjects.get(anchor.workload_uid)
+        subject = self._subjects.get(anchor.key)
         if subject is not None and anchor.facts.uid in subject.closed:
             return True
         return short_key(anchor.facts.uid) in self._acknowledged
@@ -403,53 +432,53 @@ class Attention:
         )
 
     def _revision(self, anchor: AnchorSeen) -> int:
-        return max(self._version(anchor.namespace, ()), self._cache.revision(anchor.workload_uid))
+        return max(self._version(anchor.namespace, ()), self._cache.revision(anchor.key))
 
-    def _blind_for(self, uid: str, attempt: AttemptSeen) -> tuple[Interval, ...]:
-        subject = self._subjects.get(uid)
+    def _blind_for(self, workload: WorkloadKey, attempt: AttemptSeen) -> tuple[Interval, ...]:
+        subject = self._subjects.get(workload)
         told = subject.blind_told if subject is not None else None
         since = max((time for time in (told, attempt.facts.created) if time is not None), default=None)
         return self._blind(since, attempt.kinds) if since is not None else ()
 
-    def _keys(self, uid: str, key: str, facts: Facts) -> tuple[str, ...]:
+    def _keys(self, workload: WorkloadKey, key: str, facts: Facts) -> tuple[str, ...]:
         """Return the keys that the news belongs to: the attempt's or anchor's, plus the anchor's once it is deleted."""
-        anchor = self._cache.anchor(uid)
+        anchor = self._cache.anchor(workload)
         if facts.anchor_deleting and anchor is not None and anchor.facts.uid != key:
             return (key, anchor.facts.uid)
         return (key,)
 
     def _send(self, wanted: Wanted, at: datetime) -> Send | None:
-        found = self._news(wanted.key, at)
+        workload = wanted.key
+        found = self._news(workload, at)
         if found is None:
             return None
         facts, key, observation = found
-        uid = wanted.key
-        holder = self._cache.newest(uid) or self._cache.anchor(uid) or self._cache.last_anchor(uid)
+        holder = self._cache.newest(workload) or self._cache.anchor(workload) or self._cache.last_anchor(workload)
         if holder is None:
             return None
         return Send(
-            workload_uid=wanted.key,
+            workload=workload,
             workflow_id=holder.workflow_id,
             wanted=wanted,
             observation=observation,
             facts=facts,
-            keys=self._keys(wanted.key, key, facts),
+            keys=self._keys(workload, key, facts),
         )
 
-    def _forget_if_gone(self, uid: str) -> None:
-        if uid in self._cache.workloads:
-            self._forget_attempt_if_gone(uid)
+    def _forget_if_gone(self, workload: WorkloadKey) -> None:
+        if workload in self._cache.workloads:
+            self._forget_attempt_if_gone(workload)
             return
-        self._cache.forget(uid)
-        subject = self._subjects.pop(uid, None)
+        self._cache.forget(workload)
+        subject = self._subjects.pop(workload, None)
         for key in subject.keys if subject is not None else ():
             self._acknowledged.pop(short_key(key), None)
-        self._signals.forget(uid)
+        self._signals.forget(workload)
 
-    def _forget_attempt_if_gone(self, uid: str) -> None:
+    def _forget_attempt_if_gone(self, workload: WorkloadKey) -> None:
         """Forget what was told about an attempt that is gone: if the cluster is restored, its return is news."""
-        subject, anchor = self._subjects.get(uid), self._cache.anchor(uid)
-        if subject is None or anchor is None or self._cache.newest(uid) is not None or not self._listed():
+        subject, anchor = self._subjects.get(workload), self._cache.anchor(workload)
+        if subject is None or anchor is None or self._cache.newest(workload) is not None or not self._listed():
             return  # An attempt that cannot be read is not gone.
         ours = (anchor.facts.uid, f"{anchor.facts.uid}/{anchor.attempt}", f"{anchor.facts.uid}/asked")
         if subject.keys and not set(subject.keys) & set(ours):

@@ -12,6 +12,7 @@ from holdfast.activities.facts.nodes import NodeMark
 from holdfast.activities.facts.objects import ObjectFacts
 from holdfast.activities.facts.pods import PodFacts, PodState
 from holdfast.activities.facts.snapshot import summarize
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.owners import named, of_another
 from holdfast.model import Interval, Observation
 from holdfast.model.calls.cluster import PlannedComponent
@@ -31,26 +32,29 @@ class Cache:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._anchors: dict[str, AnchorSeen] = {}
-        self._last: dict[str, AnchorSeen] = {}
+        self._anchors: dict[WorkloadKey, AnchorSeen] = {}
+        self._last: dict[WorkloadKey, AnchorSeen] = {}
         """Deleted anchors, until they are forgotten."""
-        self._attempts: dict[str, dict[str, AttemptSeen]] = {}
-        self._pods: dict[str, dict[str, PodSeen]] = {}
+        self._confirmed: set[str] = set()
+        """Uids of the anchors whose deletion a live look has confirmed."""
+        self._attempts: dict[WorkloadKey, dict[str, AttemptSeen]] = {}
+        """By workload and by their own uid, as pods are."""
+        self._pods: dict[WorkloadKey, dict[str, PodSeen]] = {}
         self._objects: dict[Place, ObjectFacts] = {}
-        self._planned: dict[Place, set[str]] = {}
+        self._planned: dict[Place, set[WorkloadKey]] = {}
         self._gone: dict[tuple[str, Place], str] = {}
         """Attempts' components that are known to be gone, with the uid of the lost object; empty if it was not seen."""
         self._ended: dict[tuple[str, Place], ObjectFacts] = {}
         """Attempts' components that are gone, but had reported their end before."""
-        self._revisions: dict[str, int] = {}
+        self._revisions: dict[WorkloadKey, int] = {}
         self._marks: dict[str, NodeMark] = {}
         """The marked nodes."""
-        self._refused: dict[str, dict[str, str]] = {}
+        self._refused: dict[WorkloadKey, dict[str, str]] = {}
         """Why pods of a workload are not created, by component, as far as Events say."""
         self.pod_count = 0
 
     @property
-    def workloads(self) -> set[str]:
+    def workloads(self) -> set[WorkloadKey]:
         """Every workload that has an anchor or an attempt."""
         return {*self._anchors, *self._attempts}
 
@@ -59,93 +63,108 @@ class Cache:
         """The number of attempts' owners."""
         return sum(len(each) for each in self._attempts.values())
 
-    def anchor(self, workload_uid: str) -> AnchorSeen | None:
-        """Return a workload's anchor."""
-        return self._anchors.get(workload_uid)
+    def anchor(self, workload: WorkloadKey) -> AnchorSeen | None:
+        """Return a workload's anchor; its deletion shows only once it is confirmed."""
+        unconfirmed = self.unconfirmed(workload)
+        return unconfirmed.undeleted if unconfirmed is not None else self._anchors.get(workload)
 
-    def last_anchor(self, workload_uid: str) -> AnchorSeen | None:
+    def unconfirmed(self, workload: WorkloadKey) -> AnchorSeen | None:
+        """Return a workload's anchor if it is seen as being deleted, and no live look has confirmed that."""
+        known = self._anchors.get(workload)
+        if known is None or not known.facts.deleting or known.facts.uid in self._confirmed:
+            return None
+        return known
+
+    def last_anchor(self, workload: WorkloadKey) -> AnchorSeen | None:
         """Return the last seen anchor of a workload that has neither anchor nor attempt any more."""
-        return self._last.get(workload_uid) if workload_uid not in self._attempts else None
+        return self._last.get(workload) if workload not in self._attempts else None
 
-    def forget(self, workload_uid: str) -> None:
+    def forget(self, workload: WorkloadKey) -> None:
         """Forget a workload's deleted anchor."""
-        self._last.pop(workload_uid, None)
+        self._last.pop(workload, None)
 
-    def newest(self, workload_uid: str) -> AttemptSeen | None:
+    def newest(self, workload: WorkloadKey) -> AttemptSeen | None:
         """Return a workload's attempt with the highest number, live or not."""
-        return max(self._attempts.get(workload_uid, {}).values(), key=lambda one: one.number, default=None)
+        return max(self._attempts.get(workload, {}).values(), key=lambda one: one.number, default=None)
 
-    def pods_of(self, workload_uid: str) -> int:
+    def pods_of(self, workload: WorkloadKey) -> int:
         """Return the number of a workload's pods."""
-        return len(self._pods.get(workload_uid, ()))
+        return len(self._pods.get(workload, ()))
 
     # Changes.
 
-    def put_anchor(self, seen: AnchorSeen) -> set[str]:
+    def put_anchor(self, seen: AnchorSeen) -> set[WorkloadKey]:
         """Store an anchor."""
-        known = self._anchors.get(seen.workload_uid)
+        known = self._anchors.get(seen.key)
         # A workload cannot have two anchors: the newer object counts.
         if known is None or known.facts.uid == seen.facts.uid or seen.facts.revision > known.facts.revision:
-            self._anchors[seen.workload_uid] = _still_in_foreground(known, seen)
-            self._last.pop(seen.workload_uid, None)
-        return self._touched(seen.workload_uid, seen.facts.revision)
+            self._anchors[seen.key] = _still_in_foreground(known, seen)
+            self._last.pop(seen.key, None)
+        return self._touched(seen.key, seen.facts.revision)
 
-    def drop_anchor(self, seen: AnchorSeen, revision: int) -> set[str]:
+    def drop_anchor(self, seen: AnchorSeen, revision: int) -> set[WorkloadKey]:
         """Forget an anchor."""
-        known = self._anchors.get(seen.workload_uid)
+        known = self._anchors.get(seen.key)
         if known is not None and known.facts.uid == seen.facts.uid:
-            del self._anchors[seen.workload_uid]
+            del self._anchors[seen.key]
             if revision:  # Without a revision it may still exist and only be unreadable.
-                self._last[seen.workload_uid] = seen
-        return self._touched(seen.workload_uid, revision)
+                self._last[seen.key] = seen
+        self._confirmed.discard(seen.facts.uid)
+        return self._touched(seen.key, revision)
 
-    def put_attempt(self, seen: AttemptSeen) -> set[str]:
+    def confirm_deleting(self, workload: WorkloadKey, anchor_uid: str) -> None:
+        """Store that a live look has found a workload's anchor being deleted; meanwhile it may be gone."""
+        unconfirmed = self.unconfirmed(workload)
+        if unconfirmed is not None and unconfirmed.facts.uid == anchor_uid:
+            self._confirmed.add(anchor_uid)
+
+    def put_attempt(self, seen: AttemptSeen) -> set[WorkloadKey]:
         """Store an attempt's owner."""
-        self._attempts.setdefault(seen.workload_uid, {})[seen.facts.uid] = seen
+        self._attempts.setdefault(seen.key, {})[seen.facts.uid] = seen
         for _, place in seen.places():
-            self._planned.setdefault(place, set()).add(seen.workload_uid)
-        return self._touched(seen.workload_uid, seen.facts.revision)
+            self._planned.setdefault(place, set()).add(seen.key)
+        return self._touched(seen.key, seen.facts.revision)
 
-    def drop_attempt(self, seen: AttemptSeen, revision: int) -> set[str]:
+    def drop_attempt(self, seen: AttemptSeen, revision: int) -> set[WorkloadKey]:
         """Forget an attempt's owner."""
-        attempts = self._attempts.get(seen.workload_uid, {})
+        attempts = self._attempts.get(seen.key, {})
         attempts.pop(seen.facts.uid, None)
         if not attempts:
-            self._attempts.pop(seen.workload_uid, None)
+            self._attempts.pop(seen.key, None)
         still = {place for one in attempts.values() for _, place in one.places()}
         for _, place in seen.places():
             self._gone.pop((seen.facts.uid, place), None)
             self._ended.pop((seen.facts.uid, place), None)
             if place not in still and place in self._planned:
-                self._planned[place].discard(seen.workload_uid)
+                self._planned[place].discard(seen.key)
                 if not self._planned[place]:
                     del self._planned[place]
-        return self._touched(seen.workload_uid, revision)
+        return self._touched(seen.key, revision)
 
-    def put_pod(self, seen: PodSeen) -> set[str]:
+    def put_pod(self, seen: PodSeen) -> set[WorkloadKey]:
         """Store a pod."""
-        facts = seen.facts
-        pods = self._pods.setdefault(facts.workload_uid, {})
+        facts, workload = seen.facts, seen.key
+        pods = self._pods.setdefault(workload, {})
         self.pod_count += facts.uid not in pods
         pods[facts.uid] = seen
-        touched = self._touched(facts.workload_uid, facts.revision)
+        touched = self._touched(workload, facts.revision)
         if seen.component is not None:
             touched |= self.put_object((*POD, facts.namespace, facts.name), seen.component)
         return touched
 
-    def drop_pod(self, seen: PodSeen, revision: int) -> set[str]:
+    def drop_pod(self, seen: PodSeen, revision: int) -> set[WorkloadKey]:
         """Forget a pod."""
-        facts = seen.facts
-        pods = self._pods.get(facts.workload_uid, {})
+        facts, workload = seen.facts, seen.key
+        pods = self._pods.get(workload, {})
         self.pod_count -= pods.pop(facts.uid, None) is not None
         if not pods:
-            self._pods.pop(facts.workload_uid, None)
-        touched = self._touched(facts.workload_uid, revision)
+            self._pods.pop(workload, None)
+        touched = self._touched(workload, revision)
         if seen.component is not None:
             touched |= self.drop_object((*POD, facts.namespace, facts.name), seen.component, revision)
         return touched
 
-    def put_node(self, seen: NodeSeen) -> set[str]:
+    def put_node(self, seen: NodeSeen) -> set[WorkloadKey]:
         """Store whether a node is marked."""
         if self._marks.get(seen.name) == seen.mark:
             return set()
@@ -155,23 +174,23 @@ class Cache:
             self._marks[seen.name] = seen.mark
         return self._on_node(seen.name, seen.revision)
 
-    def drop_node(self, seen: NodeSeen, revision: int) -> set[str]:
+    def drop_node(self, seen: NodeSeen, revision: int) -> set[WorkloadKey]:
         """Forget a node: it is gone, or cannot be read any more."""
         if self._marks.pop(seen.name, None) is None:
             return set()
         return self._on_node(seen.name, revision)
 
-    def put_refused(self, workload_uid: str, refused: dict[str, str]) -> set[str]:
+    def put_refused(self, workload: WorkloadKey, refused: dict[str, str]) -> set[WorkloadKey]:
         """Store why pods of a workload are not created, by component; an empty mapping forgets it."""
-        if self._refused.get(workload_uid, {}) == refused:
+        if self._refused.get(workload, {}) == refused:
             return set()
         if refused:
-            self._refused[workload_uid] = refused
+            self._refused[workload] = refused
         else:
-            del self._refused[workload_uid]
-        return {workload_uid}
+            del self._refused[workload]
+        return {workload}
 
-    def put_object(self, place: Place, facts: ObjectFacts) -> set[str]:
+    def put_object(self, place: Place, facts: ObjectFacts) -> set[WorkloadKey]:
         """Store a component's object."""
         self._objects[place] = facts
         for owner in facts.owner_uids:
@@ -179,7 +198,7 @@ class Cache:
             self._ended.pop((owner, place), None)
         return self._planners(place, facts.revision)
 
-    def drop_object(self, place: Place, facts: ObjectFacts, revision: int) -> set[str]:
+    def drop_object(self, place: Place, facts: ObjectFacts, revision: int) -> set[WorkloadKey]:
         """Forget a component's object; if `revision` is set, it is gone for the attempt that owned it."""
         known = self._objects.get(place)
         if known is not None and known.uid == facts.uid:
@@ -192,7 +211,7 @@ class Cache:
 
     def confirm_gone(self, attempt_uid: str, place: Place, uid: str = "") -> None:
         """Store that an attempt's component is gone, not just unseen so far; with its uid, if that is known."""
-        if any(attempt_uid in self._attempts.get(uid, {}) for uid in self._planned.get(place, ())):
+        if any(attempt_uid in self._attempts.get(one, {}) for one in self._planned.get(place, ())):
             self._gone[attempt_uid, place] = uid or self._gone.get((attempt_uid, place), "")
 
     # Reading.
@@ -229,7 +248,7 @@ class Cache:
         attempt, uid = self._begun(attempt), attempt.facts.uid
         doubtful = {place for _, place in self.doubtful(attempt, unseen)}
         hidden = {one.name for one in attempt.plan if (one.api_version, one.kind) in unseen}
-        anchor = self._anchors.get(attempt.workload_uid)
+        anchor = self.anchor(attempt.key)
         single = {one.name: attempt.places_of(one)[0] for one in attempt.plan if one.copies is None}
         objects = {name: self._object(uid, place) for name, place in single.items()}
         copies = {
@@ -255,7 +274,7 @@ class Cache:
             # A component may have been seen before the plan that names it.
             revision=max(
                 version,
-                self.revision(attempt.workload_uid),
+                self.revision(attempt.key),
                 *(one.revision for one in known),
                 attempt.facts.revision,
             ),
@@ -263,7 +282,7 @@ class Cache:
             unseen=hidden | {name for name, place in single.items() if place in doubtful},
             unserved={one.name for one in attempt.plan if (one.api_version, one.kind) in unserved},
             marks=self._marks,
-            refused=self._refused.get(attempt.workload_uid, {}),
+            refused=self._refused.get(attempt.key, {}),
             selection=attempt.selection,
         )
         if foreign:
@@ -283,7 +302,7 @@ class Cache:
 
         Only a live look follows a longer chain of owners (row D26).
         """
-        every = [pod.facts for pod in self._pods.get(attempt.workload_uid, {}).values()]
+        every = [pod.facts for pod in self._pods.get(attempt.key, {}).values()]
         standing = {place: self._objects.get(place) for _, place in attempt.places()}
         ours = {facts.uid for facts in standing.values() if facts is not None}
         # An absent component may have been created again: its pods are not another owner's.
@@ -299,13 +318,13 @@ class Cache:
 
     def stuck_next(self, attempt: AttemptSeen, at: datetime) -> datetime | None:
         """Return when the next of its pods will have waited too long for its node, which no event reports."""
-        pods = self._pods.get(attempt.workload_uid, {}).values()
+        pods = self._pods.get(attempt.key, {}).values()
         times = (time for pod in pods for time in (pod.facts.stuck_from, pod.facts.waits_from))
         return min((time for time in times if time is not None and time > at), default=None)
 
-    def revision(self, workload_uid: str) -> int:
+    def revision(self, workload: WorkloadKey) -> int:
         """Return the highest version seen of any object of a workload, deletions included."""
-        return self._revisions.get(workload_uid, 0)
+        return self._revisions.get(workload, 0)
 
     def made_since(self, attempt: AttemptSeen) -> list[str]:
         """Return the components with objects created after the attempt began: in their turn, or again."""
@@ -354,26 +373,26 @@ class Cache:
 
     def _terminal(self, attempt_uid: str, place: Place, facts: ObjectFacts) -> bool:
         """Whether an attempt's component reports that it is complete or has failed."""
-        attempts = (self._attempts.get(uid, {}).get(attempt_uid) for uid in self._planned.get(place, ()))
+        attempts = (self._attempts.get(one, {}).get(attempt_uid) for one in self._planned.get(place, ()))
         planned = [attempt.planned_at(place) for attempt in attempts if attempt is not None]
         rules = [one.status for one in planned if one is not None]
         return any(says_complete(rule, facts) or failures_said(rule, facts) for rule in rules)
 
-    def _on_node(self, node: str, revision: int) -> set[str]:
+    def _on_node(self, node: str, revision: int) -> set[WorkloadKey]:
         """Return the workloads with a pod on a node. Marks change rarely, so no index is kept for this."""
-        there = [uid for uid, pods in self._pods.items() if any(pod.facts.node == node for pod in pods.values())]
-        return {touched for uid in there for touched in self._touched(uid, revision)}
+        there = [one for one, pods in self._pods.items() if any(pod.facts.node == node for pod in pods.values())]
+        return {touched for one in there for touched in self._touched(one, revision)}
 
-    def _planners(self, place: Place, revision: int) -> set[str]:
-        touched: set[str] = set()
-        for workload_uid in self._planned.get(place, ()):
-            touched |= self._touched(workload_uid, revision)
+    def _planners(self, place: Place, revision: int) -> set[WorkloadKey]:
+        touched: set[WorkloadKey] = set()
+        for workload in self._planned.get(place, ()):
+            touched |= self._touched(workload, revision)
         return touched
 
-    def _touched(self, workload_uid: str, revision: int) -> set[str]:
-        if not any(workload_uid in held for held in (self._anchors, self._attempts, self._pods)):
-            self._revisions.pop(workload_uid, None)  # No object of it is left.
-            self._refused.pop(workload_uid, None)
-            return {workload_uid}
-        self._revisions[workload_uid] = max(self._revisions.get(workload_uid, 0), revision)
-        return {workload_uid}
+    def _touched(self, workload: WorkloadKey, revision: int) -> set[WorkloadKey]:
+        if not any(workload in held for held in (self._anchors, self._attempts, self._pods)):
+            self._revisions.pop(workload, None)  # No object of it is left.
+            self._refused.pop(workload, None)
+            return {workload}
+        self._revisions[workload] = max(self._revisions.get(workload, 0), revision)
+        return {workload}

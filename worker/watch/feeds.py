@@ -13,6 +13,7 @@ import structlog
 from holdfast import names
 from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.facts.objects import ObjectFacts, component_facts
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.client import Object
 from holdfast.activities.kube.raw import mapping
@@ -25,6 +26,7 @@ from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.informer import Informer, Standing, StreamSight
 from holdfast.worker.watch.pulse import DEADLINE, Pulse
 from holdfast.worker.watch.seen import (
+    ANCHOR,
     POD,
     AnchorSeen,
     AttemptSeen,
@@ -43,7 +45,6 @@ from holdfast.worker.watch.seen import (
 T = TypeVar("T")
 Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
-ANCHOR: Final[KindKey] = (names.API_VERSION, names.ANCHOR_KIND)
 ATTEMPT: Final[KindKey] = (names.API_VERSION, names.ATTEMPT_KIND)
 NODE: Final[KindKey] = ("v1", "Node")
 """Followed to notice marked nodes; a watch that may not read nodes works without them."""
@@ -51,7 +52,7 @@ CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
 """The kinds that every attempt depends on."""
 SHORTEST_BLINDNESS: Final = 1.0
 
-Touch = Callable[[set[str], bool], None]
+Touch = Callable[[set[WorkloadKey], bool], None]
 """Takes the workloads that a change touches, and whether it may be urgent."""
 
 
@@ -68,8 +69,8 @@ class _Sink(Generic[T]):
 
     def __init__(
         self,
-        put: Callable[[T], set[str]],
-        drop: Callable[[T, int], set[str]],
+        put: Callable[[T], set[WorkloadKey]],
+        drop: Callable[[T, int], set[WorkloadKey]],
         touch: Touch,
         hot: Callable[[T], bool] = lambda _: True,
     ) -> None:
@@ -145,12 +146,12 @@ class Feeds:
         *,
         connect: Callable[[Sight, float | None], Awaitable[WorkerKube]],
         installation: str,
+        cluster: str,
         shards: tuple[int, int],
         namespaces: Sequence[str],
         metrics: Metrics,
         touch: Touch,
         marks: Marks,
-        cluster: str = "",
     ) -> None:
         """Start with no feed; `connect` makes a client with a sight, and a deadline in seconds for its requests."""
         self._marks = marks
@@ -245,10 +246,10 @@ class Feeds:
         anchors: _Sink[AnchorSeen] = _Sink(cache.put_anchor, cache.drop_anchor, self._touch)
         attempts: _Sink[AttemptSeen] = _Sink(self._put_attempt, cache.drop_attempt, self._touch)
         pods: _Sink[PodSeen] = _Sink(cache.put_pod, cache.drop_pod, self._touch, _hot_pod)
-        await self._follow(ANCHOR, anchors, anchor_seen)
+        await self._follow(ANCHOR, anchors, anchor_seen(self._cluster))
         for kind in RESOURCES:
             await self._follow(kind, anchors, resource_seen(kind, self._cluster))
-        await self._follow(ATTEMPT, attempts, attempt_seen)
+        await self._follow(ATTEMPT, attempts, attempt_seen(self._cluster))
         await self._follow(POD, pods, pod_seen)
         nodes: _Sink[NodeSeen] = _Sink(cache.put_node, cache.drop_node, self._touch)
         await self._follow(NODE, nodes, node_seen(self._marks), everybody=True)
@@ -264,7 +265,7 @@ class Feeds:
         """Never return; raise the error that ended an informer, which should not happen."""
         await self._over
 
-    def _put_attempt(self, seen: AttemptSeen) -> set[str]:
+    def _put_attempt(self, seen: AttemptSeen) -> set[WorkloadKey]:
         for kind in seen.kinds - self._feeds.keys():
             self._run(self._follow(kind, self._objects(), _object_seen(kind)))
         return self._cache.put_attempt(seen)

@@ -13,6 +13,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
 from holdfast import names
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.model import Observation, Phase
 from holdfast.worker.watch.cache import Cache
 
@@ -63,7 +64,8 @@ class Missing:
             uid, attempt = await _uid(execution), execution.typed_search_attributes.get(_ATTEMPT)
             if not uid or not attempt or not self._shards[0] <= names.shard_of(uid) <= self._shards[1]:
                 continue
-            if self._cache.newest(uid) is not None:
+            _, namespace, _ = names.parse_workflow_id(execution.id)
+            if self._cache.newest(WorkloadKey(namespace, uid)) is not None:
                 continue
             seen = Observation(
                 workload_uid=uid,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from holdfast.activities.facts.nodes import Marks, NodeMark
 from holdfast.activities.facts.objects import ObjectFacts, object_facts
 from holdfast.activities.facts.pods import PodFacts, pod_facts
 from holdfast.activities.facts.snapshot import plan_of, selection_in
+from holdfast.activities.facts.workload_key import WorkloadKey, own_name
 from holdfast.activities.kube.raw import mapping, mappings, version_of
 from holdfast.activities.site.anchor import asked_by, is_held
 from holdfast.formats.condition import life_in
@@ -20,12 +22,14 @@ from holdfast.model import ConditionType, Phase, Reason
 from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.model.observation import Asked
 from holdfast.model.spec.selection import Selection
+from holdfast.policy.values.edit import edit
 
 Place = tuple[str, str, str, str]
 """Identifies an object: API version, kind, namespace, name."""
 KindKey = tuple[str, str]
 """A kind as a plan names it: API version and kind."""
 POD: KindKey = ("v1", "Pod")
+ANCHOR: KindKey = (names.API_VERSION, names.ANCHOR_KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,23 @@ class AnchorSeen:
     """Its request, if it is the custom resource that the workload was made from."""
     over: bool = False
     """Whether its status says how the workload ended."""
+    kind: KindKey = ANCHOR
+
+    @property
+    def key(self) -> WorkloadKey:
+        """The workload that it represents."""
+        return WorkloadKey(self.namespace, self.workload_uid)
+
+    @property
+    def place(self) -> Place:
+        """Where to read it."""
+        return (*self.kind, self.namespace, self.facts.name)
+
+    @property
+    def undeleted(self) -> AnchorSeen:
+        """The same anchor as if it was not being deleted."""
+        asked = edit(self.asked, deleting=False, foreground=False) if self.asked is not None else None
+        return replace(self, facts=replace(self.facts, deleting=False), asked=asked)
 
     @property
     def deletion_wanted(self) -> bool:
@@ -65,6 +86,11 @@ class AttemptSeen:
     plan: tuple[PlannedComponent, ...]
     selection: Selection | None = None
     """The rules that judge its failures."""
+
+    @property
+    def key(self) -> WorkloadKey:
+        """The workload that it belongs to."""
+        return WorkloadKey(self.namespace, self.workload_uid)
 
     def places_of(self, component: PlannedComponent) -> list[Place]:
         """Return the planned places of a component's objects, by index."""
@@ -97,6 +123,11 @@ class PodSeen:
     facts: PodFacts
     component: ObjectFacts | None
 
+    @property
+    def key(self) -> WorkloadKey:
+        """The workload that it counts for: of its own namespace, whatever its labels say."""
+        return WorkloadKey(self.facts.namespace, self.facts.workload_uid)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
@@ -118,23 +149,29 @@ def node_seen(marks: Marks) -> Callable[[Mapping[str, Any]], NodeSeen]:
     return decode
 
 
-def anchor_seen(raw: Mapping[str, Any]) -> AnchorSeen | None:
-    """Return the fields kept of an anchor; None if it is not ours."""
-    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
-    workload_uid, workflow_id = str(spec.get("workloadUid") or ""), str(spec.get("workflowId") or "")
-    if not workload_uid or not workflow_id:
-        return None
-    status = mapping(raw.get("status"))
-    attempt = status.get("attempt")
-    return AnchorSeen(
-        facts=object_facts(raw),
-        namespace=str(metadata.get("namespace", "")),
-        workload_uid=workload_uid,
-        workflow_id=workflow_id,
-        attempt=attempt if isinstance(attempt, int) else 0,
-        held=is_held(raw),
-        deployed=_is_deployed(str(status.get("phase")), str(status.get("reason")), status),
-    )
+def anchor_seen(cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None]:
+    """Return a function that reads an anchor; it returns None if it is not ours, or is a copy in another place."""
+
+    def decode(raw: Mapping[str, Any]) -> AnchorSeen | None:
+        metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+        workload_uid, workflow_id = str(spec.get("workloadUid") or ""), str(spec.get("workflowId") or "")
+        namespace = _namespace(metadata)
+        name = own_name(workflow_id, cluster, namespace)
+        if not workload_uid or not name or metadata.get("name") != names.anchor_name(name):
+            return None
+        status = mapping(raw.get("status"))
+        attempt = status.get("attempt")
+        return AnchorSeen(
+            facts=object_facts(raw),
+            namespace=namespace,
+            workload_uid=intern(workload_uid),
+            workflow_id=workflow_id,
+            attempt=attempt if isinstance(attempt, int) else 0,
+            held=is_held(raw),
+            deployed=_is_deployed(str(status.get("phase")), str(status.get("reason")), status),
+        )
+
+    return decode
 
 
 def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None]:
@@ -142,7 +179,7 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
 
     def decode(raw: Mapping[str, Any]) -> AnchorSeen | None:
         metadata = mapping(raw.get("metadata"))
-        uid, namespace, name = (str(metadata.get(one, "")) for one in ("uid", "namespace", "name"))
+        uid, namespace, name = str(metadata.get("uid", "")), _namespace(metadata), str(metadata.get("name", ""))
         if mapping(metadata.get("labels")).get(names.LABEL_WORKLOAD_UID) != uid:
             return None
         status = mapping(raw.get("status"))
@@ -150,7 +187,7 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
         return AnchorSeen(
             facts=object_facts(raw),
             namespace=namespace,
-            workload_uid=uid,
+            workload_uid=intern(uid),
             workflow_id=names.workflow_id(cluster, namespace, name),
             attempt=life.attempt if life is not None else 0,
             held=is_held(raw),
@@ -158,9 +195,15 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
             # Items of a list do not carry their kind.
             asked=asked_by({**raw, "apiVersion": kind[0], "kind": kind[1]}),
             over=life is not None and life.phase.ended,
+            kind=kind,
         )
 
     return decode
+
+
+def _namespace(metadata: Mapping[str, Any]) -> str:
+    """Return an object's namespace; the objects of one namespace share the string."""
+    return intern(str(metadata.get("namespace", "")))
 
 
 def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
@@ -173,25 +216,32 @@ def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
     return any(one.get("status") in {"True", True} for one in told)
 
 
-def attempt_seen(raw: Mapping[str, Any]) -> AttemptSeen | None:
-    """Return the fields kept of an attempt's owner; None if it is not ours or cannot be parsed."""
-    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
-    workload_uid, workflow_id, number = spec.get("workloadUid"), spec.get("workflowId"), spec.get("attempt")
-    if not isinstance(workload_uid, str) or not isinstance(workflow_id, str) or not isinstance(number, int):
-        return None
-    try:
-        plan = plan_of(raw)
-    except ValidationError:
-        return None
-    return AttemptSeen(
-        facts=object_facts(raw),
-        namespace=str(metadata.get("namespace", "")),
-        workload_uid=workload_uid,
-        workflow_id=workflow_id,
-        number=number,
-        plan=plan,
-        selection=selection_in(raw),
-    )
+def attempt_seen(cluster: str) -> Callable[[Mapping[str, Any]], AttemptSeen | None]:
+    """Return a function that reads an attempt's owner; it returns None if it is not ours, or cannot be parsed."""
+
+    def decode(raw: Mapping[str, Any]) -> AttemptSeen | None:
+        metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+        workload_uid, workflow_id, number = spec.get("workloadUid"), spec.get("workflowId"), spec.get("attempt")
+        if not isinstance(workload_uid, str) or not isinstance(workflow_id, str) or not isinstance(number, int):
+            return None
+        namespace = _namespace(metadata)
+        if not own_name(workflow_id, cluster, namespace):
+            return None
+        try:
+            plan = plan_of(raw)
+        except ValidationError:
+            return None
+        return AttemptSeen(
+            facts=object_facts(raw),
+            namespace=namespace,
+            workload_uid=intern(workload_uid),
+            workflow_id=workflow_id,
+            number=number,
+            plan=plan,
+            selection=selection_in(raw),
+        )
+
+    return decode
 
 
 def pod_seen(raw: Mapping[str, Any]) -> PodSeen | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.worker.watch.facts import DELAYS, Urgency
 
 GAP: Final = 2.0
@@ -23,7 +24,7 @@ RETRY_LAST: Final = 15.0
 class Wanted:
     """A signal that waits to be sent to one workload."""
 
-    key: str
+    key: WorkloadKey
     urgency: Urgency
     since: float
     due: float
@@ -50,18 +51,18 @@ class Signals:
         self._burst = max(1.0, burst if burst is not None else rate)
         self._tokens = self._burst
         self._filled = 0.0
-        self._wanted: dict[str, Wanted] = {}
-        self._past: dict[str, _Past] = {}
+        self._wanted: dict[WorkloadKey, Wanted] = {}
+        self._past: dict[WorkloadKey, _Past] = {}
 
     def __len__(self) -> int:
         """How many signals wait."""
         return len(self._wanted)
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: WorkloadKey) -> bool:
         """Whether a signal to this workload waits."""
         return key in self._wanted
 
-    def want(self, key: str, urgency: Urgency, now: float, since: float | None = None) -> bool:
+    def want(self, key: WorkloadKey, urgency: Urgency, now: float, since: float | None = None) -> bool:
         """Queue a signal; return whether one was already waiting, which this change then joins."""
         begun = now if since is None else since
         due = max(begun + DELAYS[urgency], now, self._earliest(key, urgency))
@@ -73,16 +74,16 @@ class Signals:
         waiting.due = min(waiting.due, due)
         return True
 
-    def drop(self, key: str) -> bool:
+    def drop(self, key: WorkloadKey) -> bool:
         """Drop a waiting signal that is no longer news; return whether there was one."""
         return self._wanted.pop(key, None) is not None
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: WorkloadKey) -> None:
         """Forget everything about a workload."""
         self._wanted.pop(key, None)
         self._past.pop(key, None)
 
-    def take(self, now: float, most: int, busy: Iterable[str] = ()) -> list[Wanted]:
+    def take(self, now: float, most: int, busy: Iterable[WorkloadKey] = ()) -> list[Wanted]:
         """Remove and return the signals to send now, the most urgent first; signals to `busy` workloads stay."""
         self._fill(now)
         held = set(busy)
@@ -95,7 +96,7 @@ class Signals:
         self._tokens -= len(taken)
         return taken
 
-    def sent(self, key: str) -> None:
+    def sent(self, key: WorkloadKey) -> None:
         """Record that a signal arrived."""
         if key in self._past:
             self._past[key].failures = 0
@@ -108,7 +109,7 @@ class Signals:
         past.not_before = now + min(RETRY_LAST, RETRY_FIRST * 2 ** (past.failures - 1))
         self.want(one.key, one.urgency, now, since=one.since)
 
-    def next_due(self, now: float, busy: Iterable[str] = ()) -> float | None:
+    def next_due(self, now: float, busy: Iterable[WorkloadKey] = ()) -> float | None:
         """Return when `take` will next return a signal; None if none waits."""
         held = set(busy)
         due = min((one.due for one in self._wanted.values() if one.key not in held), default=None)
@@ -118,7 +119,7 @@ class Signals:
         lacking = max(0.0, 1.0 - self._tokens)
         return max(due, now + lacking / self._rate)
 
-    def _earliest(self, key: str, urgency: Urgency) -> float:
+    def _earliest(self, key: WorkloadKey, urgency: Urgency) -> float:
         past = self._past.get(key)
         if past is None:
             return 0.0

@@ -18,6 +18,7 @@ from holdfast import names
 from holdfast.activities.facts import refused_pods
 from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.facts.objects import component_facts
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.client import Kube, KubeError, NotFound, UnknownKind, Unreachable
 from holdfast.model import Interval
@@ -145,7 +146,7 @@ class WatchActivities:
         finally:
             self.running.pop(input.shards, None)
 
-    def feeds(self, cache: Cache, given: WatchInput, touch: Callable[[set[str], bool], None]) -> Feeds:
+    def feeds(self, cache: Cache, given: WatchInput, touch: Callable[[set[WorkloadKey], bool], None]) -> Feeds:
         """Return the feeds of one shard range."""
         return Feeds(
             cache,
@@ -279,7 +280,7 @@ class _Watching:
 
     # Changes in, signals out.
 
-    def _touched(self, workloads: set[str], hot: bool) -> None:
+    def _touched(self, workloads: set[WorkloadKey], hot: bool) -> None:
         now = self._loop.time()
         self._attention.changed(workloads, now, hot)
         due = now + (HOT if hot else WARM)
@@ -356,29 +357,21 @@ class _Watching:
         log.warning("a signal did not arrive: it is tried again", why=why)
 
     async def _settle(self, doubt: Doubt) -> None:
-        """Get a component by name: its stream may be late, or it may be gone."""
+        """Get what is in doubt by name: a component, whose stream may be late, or an anchor that is being deleted."""
         api_version, kind, namespace, name = doubt.place
         kube: Kube = self.feeds.pulse.kube
         try:
-            raw = await kube.get(api_version, kind, name, namespace)
+            found = component_facts(api_version, kind)(await kube.get(api_version, kind, name, namespace))
         except UnknownKind:
             return  # Its kind is not served; its feed reports that in a moment.
         except NotFound:
-            self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
-            self._touched({doubt.workload_uid}, True)
-            return
+            found = None
         except Unreachable:
             return  # Asked again later.
         except KubeError as error:
-            Log.warning("a component cannot be asked for", kind=kind, namespace=namespace, name=name, why=error.message)
+            Log.warning("an object cannot be asked for", kind=kind, namespace=namespace, name=name, why=error.message)
             return
-        facts = component_facts(api_version, kind)(raw)
-        if doubt.attempt_uid in facts.owner_uids:
-            touched = self._cache.put_object(doubt.place, facts)
-        else:  # Another owner's object is in its place: ours is gone.
-            self._cache.confirm_gone(doubt.attempt_uid, doubt.place)
-            touched = {doubt.workload_uid}
-        self._touched(touched, True)
+        self._touched(self._attention.answered(doubt, found), True)
 
     async def _hear_refusals(self) -> None:
         """Read why pods are not created, namespace by namespace, as long as some are absent (row D34).
@@ -400,11 +393,11 @@ class _Watching:
                     events = await refused_pods.events_of(self.feeds.pulse.kube, namespace)
                 except KubeError:
                     continue  # Asked again later.
-                touched = set[str]()
+                touched = set[WorkloadKey]()
                 for attempt in waiting[namespace]:
                     since = attempt.facts.created or datetime.now(UTC)
                     words = refused_pods.words(events, attempt.plan, since)
-                    touched |= self._cache.put_refused(attempt.workload_uid, words)
+                    touched |= self._cache.put_refused(attempt.key, words)
                 if touched:
                     self._touched(touched, False)
 

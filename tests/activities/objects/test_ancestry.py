@@ -137,7 +137,7 @@ def test_D26_the_watch_does_not_count_pods_of_a_copied_job() -> None:
     seen = pod_seen(raw)
     assert seen is not None
     world.cache.put_pod(seen)
-    newest = world.cache.newest("w")
+    newest = world.cache.newest(world.key())
     assert newest is not None
     observed = world.cache.observe(newest, NOW, frozenset(), ())
     assert observed.components["c0"].pods.running == 1

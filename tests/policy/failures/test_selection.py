@@ -62,9 +62,14 @@ def verdict(component: str, second: int) -> Failure:
 
 def test_D16_rules_that_cannot_be_read_leave_the_failures_as_an_earlier_release_had_them():
     raw = owner() | {
-        "spec": {"workloadUid": "uid", "workflowId": "w", "attempt": 2, "selection": {"rules": [{"x": 1}]}}
+        "spec": {
+            "workloadUid": "uid",
+            "workflowId": "workload/c/ns/w",
+            "attempt": 2,
+            "selection": {"rules": [{"x": 1}]},
+        }
     }
-    attempt = attempt_seen(raw)
+    attempt = attempt_seen("c")(raw)
     assert attempt is not None
     assert attempt.selection is None
 

@@ -240,7 +240,7 @@ def test_a_component_whose_stream_is_late_is_asked_for_and_not_missing(world: Wo
     assert not any(send.observation.missing for send in sends)
     assert [doubt.place for doubt in world.asked] == [(*JOB, "ns", "w-c0")]
     world.cache.confirm_gone("w-a1", (*JOB, "ns", "w-c0"))
-    world.touch({"w"})
+    world.touch({world.key()})
     sends = world.pass_time(1)
     assert [send.observation.missing for send in sends] == [("c0",)]
     assert [failure.cls for failure in sends[0].observation.failures] == [FailureClass.MISSING]
@@ -263,7 +263,7 @@ def test_nothing_is_said_before_all_was_listed(world: World) -> None:
     world.running()
     assert world.pass_time(60) == []
     world.settled = True
-    world.touch({"w"})
+    world.touch({world.key()})
     assert len(world.pass_time(60)) == 1
 
 
@@ -278,7 +278,7 @@ def test_a_restart_with_the_heartbeat_signals_nobody() -> None:
     other = world.restarted()
     assert other.pass_time(60) == []
     other.pod("p1", "Failed", workload="w1")
-    assert [send.workload_uid for send in other.pass_time(60)] == ["w1"]
+    assert [send.workload.uid for send in other.pass_time(60)] == ["w1"]
 
 
 def test_a_restart_without_it_tells_each_workload_once_and_not_faster_than_the_rate() -> None:
@@ -392,7 +392,7 @@ def test_failures_go_first() -> None:
     world.pod("p0", "Failed", workload="w99")
     begun = world.now
     world.pass_time(60)
-    told = next(at for at, send in world.sent if send.workload_uid == "w99" and send.facts.failures)
+    told = next(at for at, send in world.sent if send.workload.uid == "w99" and send.facts.failures)
     assert told - begun <= 0.3
 
 
@@ -404,7 +404,7 @@ def test_after_blindness_the_unhealthy_hear_of_it_once(world: World) -> None:
     world.spans = (Interval(begin=world.time() - timedelta(seconds=40), end=world.time()),)
     world.attention.sight_regained(world.now)
     sends = world.pass_time(60)
-    assert [(send.workload_uid, send.observation.blind) for send in sends] == [("sick", world.spans)]
+    assert [(send.workload.uid, send.observation.blind) for send in sends] == [("sick", world.spans)]
     world.pod("p0b", workload="sick")
     assert [send.observation.blind for send in world.pass_time(60)] == [()]
 
@@ -459,7 +459,7 @@ def test_an_anchor_collected_without_its_finalizer_is_told_as_the_owners_loss(wo
     assert told[0].observation.newer_than(world.sent[-2][1].observation)
     # Nothing of it is kept.
     assert world.attention.digests() == ""
-    assert world.cache.last_anchor("w") is None
+    assert world.cache.last_anchor(world.key()) is None
 
 
 def test_an_anchor_collected_after_its_owner_was_told_lost_is_no_news(world: World) -> None:
@@ -498,18 +498,18 @@ def test_a_vanished_anchor_is_no_news_where_nobody_took_it(world: World, why: st
         world.pass_time(30)
     before = len(world.sent)
     if why == "unreadable":
-        anchor, attempt = world.cache.anchor("w"), world.cache.newest("w")
+        anchor, attempt = world.cache.anchor(world.key()), world.cache.newest(world.key())
         assert anchor is not None
         assert attempt is not None
         world.touch(world.cache.drop_anchor(anchor, 0) | world.cache.drop_attempt(attempt, 0))
     else:
-        collected_by_us = world.cache.anchor("w")
+        collected_by_us = world.cache.anchor(world.key())
         assert collected_by_us is not None
         world.attempt(gone=True)
         world.touch(world.cache.drop_anchor(collected_by_us, int(world.next_version())))
     world.pass_time(600)
     assert len(world.sent) == before
-    assert world.cache.last_anchor("w") is None
+    assert world.cache.last_anchor(world.key()) is None
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.05, 20.0])
@@ -756,7 +756,7 @@ def test_D34_why_pods_are_not_created_is_told_once_and_forgotten_when_they_are(w
     (attempt,) = world.attention.unadmitted(world.now)
     for number in range(5):
         refused = {"c0": f'pods "x-{number}" is forbidden: exceeded quota: team'}
-        world.touch(world.cache.put_refused(attempt.workload_uid, refused), hot=False)
+        world.touch(world.cache.put_refused(attempt.key, refused), hot=False)
         told = world.pass_time(10)
         assert [send.observation.waiting[0].reason for send in told] == ([] if number else ["FailedCreate"])
     world.pod("p1")

@@ -43,7 +43,7 @@ def attempt(world: World, copies: int = COPIES) -> None:
         "spec": {"workloadUid": "w", "workflowId": "workload/c/ns/w", "attempt": 1, "plan": [plan]},
         "status": {"submitted": True},
     }
-    seen = attempt_seen(raw)
+    seen = attempt_seen("c")(raw)
     assert seen is not None
     world.touch(world.cache.put_attempt(seen))
 
@@ -154,7 +154,7 @@ def test_one_that_is_not_seen_is_asked_for_by_name(world: World) -> None:
     world.pass_time(2)
     assert {doubt.place[3] for doubt in world.asked} == {"w-3", "w-5"}
     world.cache.confirm_gone("w-a1", (*JOB, "ns", "w-5"))
-    world.touch({"w"})
+    world.touch({world.key()})
     world.pass_time(1)
     assert [one.subject for one in world.sent[-1][1].observation.failures] == ["w-5"]
 

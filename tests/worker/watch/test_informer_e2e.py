@@ -12,6 +12,7 @@ import yaml
 
 from holdfast import names
 from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import Kube, Object
 from holdfast.local import Stack
@@ -192,6 +193,7 @@ async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(sta
         cache,
         connect=connect,
         installation=ground.cluster,
+        cluster=ground.cluster,
         shards=(0, names.SHARDS - 1),
         namespaces=[namespace],
         metrics=Metrics(),
@@ -208,8 +210,9 @@ async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(sta
             Standing.SYNCED,
         }
         await ground.workload("near")
-        await until(lambda: cache.pods_of("near") == 2)
-        newest = cache.newest("near")
+        near = WorkloadKey(namespace, "near")
+        await until(lambda: cache.pods_of(near) == 2)
+        newest = cache.newest(near)
         assert newest is not None
         await until(lambda: feeds.settled_for(newest))
         assert cache.doubtful(newest) == []

@@ -27,7 +27,7 @@ def test_D16_a_message_that_a_rule_decides_by_is_not_hidden_by_forty_others(late
             "selection": {"rules": rules},
         }
     }
-    attempt = attempt_seen(its_owner)
+    attempt = attempt_seen("c")(its_owner)
     assert attempt is not None
     cache = Cache()
     cache.put_attempt(attempt)
