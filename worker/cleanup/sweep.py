@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from holdfast import names
 from holdfast.activities.facts.snapshot import plan_of
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.raw import mapping
 from holdfast.model import Phase
 from holdfast.model.calls.cluster import PlannedComponent
@@ -125,7 +126,7 @@ class Judgement:
 
 def find(objects: Iterable[Mapping[str, Any]], installation: str, cluster: str) -> Found:
     """Return what raw anchors and attempts, as listed, show of this installation."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[WorkloadKey, list[Mapping[str, Any]]] = {}
     foreign = 0
     for thing in objects:
         metadata, spec = mapping(thing.get("metadata")), mapping(thing.get("spec"))
@@ -133,7 +134,7 @@ def find(objects: Iterable[Mapping[str, Any]], installation: str, cluster: str) 
         if owner != installation or _cluster(str(spec.get("workflowId"))) not in (cluster, ""):
             foreign += 1
         else:
-            key = (str(metadata.get("namespace")), str(spec.get("workloadUid")))
+            key = WorkloadKey(str(metadata.get("namespace")), str(spec.get("workloadUid")))
             groups.setdefault(key, []).append(thing)
     found = [_left(namespace, uid, things) for (namespace, uid), things in groups.items()]
     holding = [one for one in found if one.anchor or one.attempts]

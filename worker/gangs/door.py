@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 from pydantic import ValidationError
 
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.client import KubeError
 from holdfast.model.gang.wire import (
     PATH,
@@ -61,8 +62,7 @@ class Door:
 
     async def _answer(self, request: web.Request) -> str:
         uid = request.match_info["workload"]
-        gang = self._gangs.served.get(uid)
-        if gang is None:
+        if not self._gangs.serves(uid):  # Then the token need not be reviewed.
             raise Refused(STATUS_ELSEWHERE, f"no gang of workload {uid} is served here: try another address")
         given = request.headers.get("Authorization", "")
         if not given.lower().startswith(_BEARER):
@@ -73,6 +73,10 @@ class Door:
             raise Refused(STATUS_UNPROVEN, str(error)) from None
         except KubeError as error:
             raise Refused(STATUS_LATER, f"the token cannot be reviewed now: {error.message}") from None
+        gang = self._gangs.served.get(WorkloadKey(proof.namespace, uid))
+        if gang is None:
+            where = f"{proof.namespace}/{uid}"
+            raise Refused(STATUS_ELSEWHERE, f"no gang of workload {where} is served here: try another address")
         said = await _read(request)
         try:
             directive = await gang.exchange(said, proof)

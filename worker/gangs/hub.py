@@ -149,7 +149,7 @@ class _Serving:
             beat(owner.client, self._remember),
             worker_leaves(self._remember),
         )
-        owner.gangs.served[given.workload_uid] = self._gang
+        owner.gangs.served[self._gang.name.key] = self._gang
         owner.metrics.gangs.inc()
         try:
             await while_all_last(works, self._close)
@@ -157,9 +157,9 @@ class _Serving:
             raise ApplicationError(str(restored), next_retry_delay=timedelta(milliseconds=10)) from None
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
-        served, uid = self._owner.gangs.served, self._given.workload_uid
-        if served.get(uid) is self._gang:
-            del served[uid]
+        served, key = self._owner.gangs.served, self._gang.name.key
+        if served.get(key) is self._gang:
+            del served[key]
         self._leave()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._pulse.kube.close()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from holdfast import names
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.client import Kube, Object
 from holdfast.activities.kube.raw import mapping
 from holdfast.model.gang.wire import Announcement, Directive, Join
@@ -49,6 +50,11 @@ class GangName:
     namespace: str
     workload: str
     workload_uid: str
+
+    @property
+    def key(self) -> WorkloadKey:
+        """The workload whose gang it is."""
+        return WorkloadKey(self.namespace, self.workload_uid)
 
 
 class Gang:
@@ -173,11 +179,15 @@ class Gang:
 
 
 class Gangs:
-    """All gangs that are served in this process, by their workload's uid."""
+    """All gangs that are served in this process, by their workload."""
 
     def __init__(self) -> None:
         """Start with none."""
-        self.served: dict[str, Gang] = {}
+        self.served: dict[WorkloadKey, Gang] = {}
+
+    def serves(self, workload_uid: str) -> bool:
+        """Whether a gang of a workload with this uid is served here, of whichever namespace."""
+        return any(key.uid == workload_uid for key in self.served)
 
 
 def pod_seen(raw: Object) -> PodSeen | None:

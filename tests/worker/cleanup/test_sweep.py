@@ -49,6 +49,14 @@ def attempt(number: int, uid: str = UID, *, installation: str = "ours", **spec: 
     }
 
 
+def copied(thing: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as a copy of it in another namespace: only the API server's own words differ."""
+    return {
+        **thing,
+        "metadata": {**thing["metadata"], "namespace": "hostile", "uid": f"copy-{thing['metadata']['uid']}"},
+    }
+
+
 def left(*numbers: int, anchored: bool = True) -> Left:
     attempts = tuple(AttemptLeft(f"train-a{number}", f"attempt-{number}", number) for number in numbers)
     return Left("research", "train", UID, WORKFLOW, anchored, attempts)
@@ -71,6 +79,21 @@ class TestFind:
         )
         assert one.sentence() == "anchor, attempts 1 and 2"
         assert one.problem == ""
+
+    @pytest.mark.row("X8", level="pure")
+    @pytest.mark.parametrize("life", [Life(run("Running", attempt=2)), Life(run("Terminated")), Life()])
+    def test_X8_copies_in_another_namespace_are_never_touched_and_spare_nothing(self, life: Life) -> None:
+        own = [anchor(), attempt(1), attempt(2)]
+        copies = [copied(one) for one in (anchor(), attempt(1), attempt(99))]
+        alone, beside = find(own, "ours", "dev"), find([*copies, *own], "ours", "dev")
+        (mine,) = [one for one in beside.left if one.namespace == "research"]
+        (theirs,) = [one for one in beside.left if one.namespace == "hostile"]
+        assert (mine,) == alone.left
+        assert judge(theirs, life).verdict is Verdict.DOUBT
+        assert judge(theirs, life).doomed == ()
+        assert "is in namespace hostile, and its workflow" in theirs.problem
+        items = [Item(one, judge(one, life)) for one in (mine, theirs)]
+        assert all(item.left is mine for item in to_remove(items, unknown=True))
 
     def test_what_holds_nothing_any_more_is_settled(self) -> None:
         found = find([anchor(held=False), anchor(OTHER)], "ours", "dev")

@@ -77,7 +77,7 @@ class Place:
         self.url = ""
 
     def serve(self) -> None:
-        self.gangs.served[UID] = self.gang
+        self.gangs.served[self.gang.name.key] = self.gang
         at = asyncio.get_running_loop().time()
         self.gang.hub = GangHub(self.state.gang, orders(self.state, 0), holders(self.state), at)
 
@@ -173,7 +173,7 @@ async def test_whose_gang_is_served_elsewhere_or_by_nobody_yet_asks_again(place:
     agent = place.agent("a")
     with pytest.raises(Unreachable, match="421"):
         await agent.exchange(says("a"))
-    place.gangs.served[UID] = place.gang
+    place.gangs.served[place.gang.name.key] = place.gang
     with pytest.raises(Unreachable, match="503"):
         await agent.exchange(says("a"))
     place.serve()
@@ -185,6 +185,18 @@ async def test_whose_gang_is_served_elsewhere_or_by_nobody_yet_asks_again(place:
         await newcomer.exchange(says("b"))
     agent.close()
     newcomer.close()
+
+
+async def test_a_gang_of_another_namespace_with_the_same_uid_stands_in_nobodys_way(place: Place):
+    hostile = Gang(GangName("team-b", "train", UID), place.cluster)  # type: ignore[arg-type]
+    place.gangs.served[hostile.name.key] = hostile
+    agent = place.agent("a")
+    with pytest.raises(Unreachable, match="421"):
+        await agent.exchange(says("a"))
+    place.serve()
+    assert (await agent.exchange(says("a"))).kind is Kind.WAIT
+    assert place.gangs.served[hostile.name.key] is hostile
+    agent.close()
 
 
 async def test_who_is_held_back_is_let_go_when_the_gang_is_served_no_more(place: Place):

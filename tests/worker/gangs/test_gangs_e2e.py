@@ -22,6 +22,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from holdfast import names
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.local import Stack
 from holdfast.model.calls.gang import GangBegin, GangEnd
 from holdfast.model.gang.orders import GangEnding, GangOutcome, GangStatus
@@ -178,7 +179,7 @@ class Crowd:
 
     async def served(self) -> None:
         for _ in range(600):
-            gang = self.gangs.gangs.served.get(UID)
+            gang = self.gangs.gangs.served.get(WorkloadKey(self.ground.namespace, UID))
             if gang is not None and gang.hub is not None:
                 return
             await asyncio.sleep(0.05)
