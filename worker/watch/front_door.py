@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 from holdfast import formats, names
 from holdfast.activities.entities.executions import word_for
 from holdfast.activities.kube.blindness import Sight
-from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object
+from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object, UnknownKind
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import events_of
 from holdfast.activities.site.anchor import is_held, is_marked, marking
@@ -463,10 +463,12 @@ class FrontDoor:
         _, namespace, name = names.parse_workflow_id(run.id)
         for kind in formats.RESOURCES:
             try:
-                found = await self._kube.find(*kind, name, namespace)
-            except Forbidden:
+                found = await self._kube.get(*kind, name, namespace)
+            except (Forbidden, UnknownKind):
                 return  # It may exist: a resource that cannot be read is not known to be gone.
-            if found is not None and mapping(found["metadata"]).get("uid") == uid:
+            except NotFound:
+                continue
+            if mapping(found["metadata"]).get("uid") == uid:
                 return
         handle = self._place.client.get_workflow_handle(run.id, run_id=run.run_id)
         await handle.signal(names.SIGNAL_CANCEL, args=["its custom resource is gone", uid], rpc_timeout=_DEADLINE)
