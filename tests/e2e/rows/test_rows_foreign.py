@@ -1,4 +1,4 @@
-"""What is another's: objects in the way, documents for other controllers, changes that would be another object."""
+"""What is another's: objects in the way or copied, documents for other controllers, changes to another object."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import yaml
 
 from holdfast import Holdfast, Run, names
 from holdfast.errors import HoldfastError
-from holdfast.model import Component
+from holdfast.local import Stack
+from holdfast.model import Component, Reason
 from holdfast.policy.loop.change import ComponentsChange
-from tests.e2e.ground.site import appwrapper, job, until
-from tests.e2e.ground.space import Space, pod
+from holdfast.worker.cleanup.sweep import Verdict
+from holdfast.worker.cleanup.sweep_delete import Outcome, Result, sweep, to_remove
+from holdfast.worker.cleanup.sweep_lookup import survey
+from tests.e2e.cleanup.test_sweep import footing
+from tests.e2e.ground.site import appwrapper, job, open_site, until
+from tests.e2e.ground.space import Space, open_space, pod, pod_template
 from tests.e2e.ground.terminal import command
 from tests.e2e.lives.streams import cancelled, told
 from tests.e2e.rows.test_rows_refusals import assert_nothing_was_created, refusal
+from tests.e2e.witness import law
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -74,6 +80,87 @@ async def test_an_object_of_another_workload_is_named_and_let_be(space: Space):
     assert (await space.reach(first, "Running")).attempt == 1
     assert len(await space.pods("first")) == 2
     await cancelled(first)
+
+
+# --- copies in another namespace
+
+
+@pytest.mark.row("X8", level="e2e")
+async def test_X8_a_hostile_namespace_hides_no_failure_cancels_nothing_and_is_not_swept(stack: Stack, tmp_path: Path):
+    # What is copied bears the workload's labels, by which the law and the sampler of anchors judge.
+    async with open_site(stack, tmp_path, prefix=law.COPIED.rstrip("-")) as site:
+        await site.start_worker()
+        async with open_space(site) as space, open_space(site) as hostile:
+            await _beside_a_hostile_namespace(space, hostile)
+
+
+async def _beside_a_hostile_namespace(space: Space, hostile: Space) -> None:
+    # Its Job makes a new pod only after some 10 s: until then, one pod lacks.
+    handle = await space.submit(appwrapper("train", job(backoffLimit=5)))
+    await space.reach(handle, "Running", 1)
+    await copy_owners(space, hostile)
+    await copy_pods(space, hostile)
+    await hostile.delete(names.API_VERSION, names.ANCHOR_KIND, "train")
+    assert "deletionTimestamp" in (await hostile.anchor("train"))["metadata"], "our finalizer holds it"
+    await hostile.delete(names.API_VERSION, names.ATTEMPT_KIND, names.attempt_name("train", 1))
+    await space.fail_pod("train")
+    status = await space.reach(handle, "Running", 2)
+    assert status.restarts == 1
+    assert not {one.reason for one in status.causes} & {Reason.ANCHOR_DELETED, Reason.HELD}
+
+    async with footing(space) as here:
+        verdicts = {one.left.namespace: one.judgement.verdict for one in (await survey(here)).items}
+        assert verdicts == {space.namespace: Verdict.ALIVE, hostile.namespace: Verdict.DOUBT}
+        before = await standing(hostile)
+        await handle.terminate("by somebody")
+        outcomes: list[Outcome] = []
+        await sweep(here, to_remove((await survey(here)).items, unknown=True), done=outcomes.append)
+    assert [(one.item.left.namespace, one.result) for one in outcomes] == [(space.namespace, Result.REMOVED)]
+    assert await space.pods("train") == []
+    assert await standing(hostile) == before
+
+
+async def copy_owners(space: Space, hostile: Space) -> None:
+    """Copy a workload's anchor, its first attempt, and that under a later number, as submitted."""
+    kube, anchor = space.site.kube, await space.anchor("train")
+    metadata = {key: anchor["metadata"][key] for key in ("name", "labels", "finalizers")}
+    own = {"apiVersion": names.API_VERSION, "kind": names.ANCHOR_KIND}
+    await hostile.make({**own, "metadata": metadata, "spec": anchor["spec"]})
+    owner = await kube.get(names.API_VERSION, names.ATTEMPT_KIND, names.attempt_name("train", 1), space.namespace)
+    for number in (1, 99):
+        labels = owner["metadata"]["labels"] | {names.LABEL_ATTEMPT: str(number)}
+        metadata = {"name": names.attempt_name("train", number), "labels": labels}
+        kind = {"apiVersion": names.API_VERSION, "kind": names.ATTEMPT_KIND}
+        made = await hostile.make({**kind, "metadata": metadata, "spec": owner["spec"] | {"attempt": number}})
+        await kube.patch(
+            names.API_VERSION,
+            names.ATTEMPT_KIND,
+            metadata["name"],
+            hostile.namespace,
+            uid=made["metadata"]["uid"],
+            patch={"status": {"submitted": True}},
+            subresource="status",
+        )
+
+
+async def copy_pods(space: Space, hostile: Space) -> None:
+    """Copy a workload's pods, with all labels and annotations, and wait until the copies run."""
+    pods = await space.pods("train")
+    for one in pods:
+        metadata = {key: one["metadata"][key] for key in ("name", "labels", "annotations")}
+        await hostile.make({"apiVersion": "v1", "kind": "Pod", **pod_template(**metadata)})
+
+    async def run() -> bool:
+        return [one["status"].get("phase") for one in await hostile.pods("train")] == ["Running"] * len(pods)
+
+    await until(run, 30, "the copies run")
+
+
+async def standing(space: Space) -> set[str]:
+    """Return the uids of the anchors, attempts and pods of a namespace."""
+    kinds = ((names.API_VERSION, names.ANCHOR_KIND), (names.API_VERSION, names.ATTEMPT_KIND), ("v1", "Pod"))
+    found = [one for kind in kinds for one in await space.site.objects(*kind, space.namespace)]
+    return {one["metadata"]["uid"] for one in found}
 
 
 # --- documents for other controllers
