@@ -138,6 +138,7 @@ async def copy_owners(space: Space, hostile: Space) -> None:
             metadata["name"],
             hostile.namespace,
             uid=made["metadata"]["uid"],
+            resource_version=made["metadata"]["resourceVersion"],
             patch={"status": {"submitted": True}},
             subresource="status",
         )
