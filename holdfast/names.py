@@ -230,6 +230,8 @@ MEMO_APPLIED: Final = "holdfast.applied"
 """Whether the workload was created from a custom resource in the cluster."""
 MEMO_QUEUED: Final = "holdfast.queued"
 """Whether a queue's workflow admits the workload."""
+MEMO_REBUILT: Final = "holdfast.rebuilt"
+"""Whether a worker prepared the memory that an entity was started with (row X3)."""
 
 # Temporal: error types a workload's workflow ends with.
 ERROR_WORKLOAD_FAILED: Final = "WorkloadFailed"
@@ -246,6 +248,8 @@ ERROR_INVALID_GRAPH: Final = "InvalidGraph"
 ERROR_GRAPH_FAILED: Final = "GraphFailed"
 ERROR_INVALID_QUEUE: Final = "InvalidQueue"
 ERROR_INVALID_BROKER: Final = "InvalidBroker"
+ERROR_INVALID_INPUT: Final = "InvalidInput"
+"""The same for an entity that no document begins: a rendezvous, a node monitor, a provisioner."""
 
 # Temporal: task queues.
 QUEUE_WORKFLOWS: Final = "holdfast"

@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel, ValidationError
 
+    from holdfast import names
     from holdfast.model.entities.document import EntityDocument
     from holdfast.model.packed import unpacked
     from holdfast.workflows.clock import Clock
@@ -34,6 +35,8 @@ ENDLESS_TRY: Final = timedelta(hours=12)
 """Limit of one try of an endless activity: only this surely ends a try that is cut off from the server."""
 _ENDLESS_RETRY: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
 _ENDLESS_HEARTBEAT: Final = timedelta(seconds=5)
+
+_PATCH_CONTINUED: Final = "a-memory-needs-a-run-before"
 
 _Document = TypeVar("_Document", bound=BaseModel)
 _Order = TypeVar("_Order")
@@ -159,6 +162,26 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
     if workflow.info().workflow_id != expected:
         return None, f"workflow id {workflow.info().workflow_id!r}: expected {expected!r}"
     return found, ""
+
+
+def refuse_memory(argument: str, memory: object) -> str:
+    """Return why the memory that this workflow was started with is refused; empty if it may be used (row X3).
+
+    The previous run leaves a memory, and the memo marks one that a worker prepared for an entity. Anything else is an
+    accident: the input of another run, started by hand.
+
+    Args:
+        argument: the name of the argument.
+        memory: its value; None: nothing was given.
+    """
+    if memory is None or workflow.info().continued_run_id is not None:
+        return ""
+    if workflow.memo_value(names.MEMO_REBUILT, False) is True:
+        return ""
+    # An earlier release started entities without that mark: those runs replay.
+    if not workflow.patched(_PATCH_CONTINUED):
+        return ""
+    return f"{argument}: expected nothing: only a run that continues a previous one has a memory"
 
 
 class Timer:

@@ -51,7 +51,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.verdicts.strip import StripRequest, check_strip
     from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock, asked_at, task_time
-    from holdfast.workflows.entity import Timer, read
+    from holdfast.workflows.entity import Timer, read, refuse_memory
     from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, call_of, probe_of
     from holdfast.workflows.operations.gang import Meetings
     from holdfast.workflows.operations.notify import GraphSide, QueueSide
@@ -75,7 +75,7 @@ class WorkloadWorkflow:
     @workflow.init
     def __init__(self, document: Any, carried: State | None = None) -> None:
         """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
-        self._problem = ""
+        self._misplaced = self._problem = refuse_memory("carried", carried)
         self._clock = Clock()
         self._inbox: list[events.Event] = []
         self._handle: workflow.ActivityHandle[Any] | None = None
@@ -89,7 +89,11 @@ class WorkloadWorkflow:
         self._queue_side = QueueSide()
         self._document: Any = document
         self._uid = ""
-        self._state: State | None = carried
+        self._state: State | None = None
+        self._spec: Workload | None = None
+        if self._misplaced:
+            return
+        self._state = carried
         self._spec, self._problem = read(Workload, document)
         if self._spec is None:
             return
@@ -103,7 +107,7 @@ class WorkloadWorkflow:
 
         Args:
             document: the workload (`holdfast schema`), as one JSON document.
-            carried: the state of the previous run, when this run continues it.
+            carried: the state of the previous run; refused unless this run continues one (row X3).
 
         Returns:
             The final status of a workload that Succeeded or was Cancelled, once none of its objects are left.
@@ -113,7 +117,7 @@ class WorkloadWorkflow:
                 failed workload, with its status as detail.
         """
         if self._spec is None or self._state is None:
-            if carried is not None:
+            if carried is not None and not self._misplaced:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)

@@ -79,6 +79,7 @@ async def begin_provisioner(client: Client, settings: Settings, uid: str, state:
         task_queue=names.QUEUE_WORKFLOWS,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         task_timeout=TASK_TIMEOUT,
+        memo={names.MEMO_REBUILT: True} if state is not None else None,
         static_summary=f"Machines of the nodes of cluster {settings.cluster}",
         static_details="Boots, wipes and powers off nodes, in the order in which it was asked.",
     )

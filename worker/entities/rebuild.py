@@ -252,7 +252,7 @@ async def _begin(
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             search_attributes=keywords(columns or {}),
-            memo=memo or None,
+            memo={**(memo or {}), names.MEMO_REBUILT: True},
             static_summary=summary,
         )
     except WorkflowAlreadyStartedError:

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
     from holdfast.model.entities.broker import Asked, Broker, BrokerState, BrokerStatus, Weighed
     from holdfast.policy.entities import broker as policy
-    from holdfast.workflows.entity import Entity, read, start
+    from holdfast.workflows.entity import Entity, read, refuse_memory, start
 
 CYCLES_MAXIMUM: Final = 200
 """Cycles after which a new run begins."""
@@ -35,10 +35,14 @@ class CheckpointBroker(Entity):
     def __init__(self, document: Any, carried: BrokerState | None = None) -> None:
         """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
         super().__init__()
-        self._state: BrokerState | None = carried
+        self._state: BrokerState | None = None
         self._over = ""
         self._changed = False
+        self._problem = refuse_memory("carried", carried)
+        if self._problem:
+            return
         if carried is not None:
+            self._state = carried
             return
         broker, self._problem = read(Broker, document)
         if broker is not None:
@@ -50,7 +54,7 @@ class CheckpointBroker(Entity):
 
         Args:
             document: the operator's configuration (`Broker`), as one JSON document.
-            carried: the state of the previous run, when this run continues it.
+            carried: the state of the previous run; refused unless this run continues one (row X3).
 
         Returns:
             Its status at the end.

@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.packed import packed
     from holdfast.policy.entities import graph as policy
     from holdfast.policy.entities.graph_outbox import carried_over, taken_over
-    from holdfast.workflows.entity import Entity, Message, Outbox, read
+    from holdfast.workflows.entity import Entity, Message, Outbox, read, refuse_memory
 
 _PHASE = SearchAttributeKey.for_keyword(names.SA_PHASE)
 
@@ -34,8 +34,12 @@ class GraphWorkflow(Entity):
         self._cancelled = ""
         self._shown: GraphState | None = None
         self._column: Phase | None = None
-        self._graph, self._problem = read(Graph, document)
+        self._graph: Graph | None = None
         self._outbox = Outbox[policy.Order](self._message)
+        self._misplaced = self._problem = refuse_memory("carried", carried)
+        if self._misplaced:
+            return
+        self._graph, self._problem = read(Graph, document)
         if self._graph is not None and carried is not None:
             self._state, orders = taken_over(carried)
             self._outbox.put(orders)
@@ -48,7 +52,7 @@ class GraphWorkflow(Entity):
 
         Args:
             document: the graph, as one JSON document; its workloads are submitted apart, each with its place in it.
-            carried: the state of the previous run, when this run continues it.
+            carried: the state of the previous run, or what a worker found of a lost graph; refused otherwise (row X3).
 
         Returns:
             The status of a graph that succeeded or was cancelled.
@@ -58,7 +62,7 @@ class GraphWorkflow(Entity):
                 its status as detail.
         """
         if self._graph is None or self._state is None:
-            if carried is not None:
+            if carried is not None and not self._misplaced:
                 raise RuntimeError(f"this release cannot read a graph that is under way: {self._problem}")
             raise self._refused(names.ERROR_INVALID_GRAPH)
         graph = self._graph

@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.words import escaped
     from holdfast.policy.nodes import fence as node_fence
     from holdfast.policy.nodes.monitor import Plan, looked, marked, on_node_news, plan, settle
-    from holdfast.workflows.entity import Entity, Message, send, serve, start, stop
+    from holdfast.workflows.entity import Entity, Message, refuse_memory, send, serve, start, stop
     from holdfast.workflows.operations.dispatch import HEARTBEAT
 
 SIGNAL_STOP: Final = "stop"
@@ -70,7 +70,8 @@ class NodeMonitor(Entity):
         self._input = input
         self._timings = input.timings
         self._stopping = False
-        self._book = input.book
+        self._problem = refuse_memory("book", None if input.book == NodeBook() else input.book)
+        self._book = NodeBook() if self._problem else input.book
         self._inbox: list[NodesSeen] = []
         self._off: list[FenceNews] = []
         self._operation: asyncio.Task[Any] | None = None
@@ -82,7 +83,10 @@ class NodeMonitor(Entity):
 
         Raises:
             ActivityError: if the watch fails with an error that is not retried; Temporal retries any other for ever.
+            ApplicationError: type `InvalidInput`, before anything begins, if it was started with a foreign record.
         """
+        if self._problem:
+            raise self._refused(names.ERROR_INVALID_INPUT)
         watch = asyncio.create_task(self._watch())
         while True:
             now = self._clock.now()

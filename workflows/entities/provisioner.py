@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.nodes import provisioner_status as shown
     from holdfast.policy.values.edit import edit
     from holdfast.workflows.clock import task_time
-    from holdfast.workflows.entity import Entity, Message, send, start
+    from holdfast.workflows.entity import Entity, Message, refuse_memory, send, start
     from holdfast.workflows.operations.dispatch import HEARTBEAT
 
 SIGNAL_STOP: Final = "stop"
@@ -54,7 +54,7 @@ class ProvisionerInput(Payload):
     at_once: int = AT_ONCE
     """How many requests are in work at the same time."""
     state: ProvisionerState | None = None
-    """The state of the previous run."""
+    """The state of the previous run, or what a worker found on the cluster's nodes."""
     stopping: bool = False
     """Whether the previous run was told to end."""
 
@@ -67,7 +67,8 @@ class Provisioner(Entity):
     def __init__(self, input: ProvisionerInput) -> None:
         """Remember the cluster; take over the state of the previous run."""
         super().__init__()
-        self._state = input.state or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
+        self._problem = refuse_memory("state", input.state)
+        self._state = (None if self._problem else input.state) or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
         self._state = edit(self._state, at_once=input.at_once)
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
@@ -78,7 +79,13 @@ class Provisioner(Entity):
 
     @workflow.run
     async def run(self, input: ProvisionerInput) -> None:
-        """Carry out requests, and wait for those not possible yet; after `stop`, end once nothing is left."""
+        """Carry out requests, and wait for those not possible yet; after `stop`, end once nothing is left.
+
+        Raises:
+            ApplicationError: type `InvalidInput`, before anything begins, if it was started with a foreign state.
+        """
+        if self._problem:
+            raise self._refused(names.ERROR_INVALID_INPUT)
         while True:
             now = self._clock.now()
             self._changed = False

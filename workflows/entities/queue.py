@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.queue import Queue, QueueNews, QueueState, QueueStatus
     from holdfast.policy.entities import queue as policy
     from holdfast.policy.entities.queue_outbox import carried_over, taken_over
-    from holdfast.workflows.entity import WORDS_MAXIMUM, Entity, Message, Outbox, read, start
+    from holdfast.workflows.entity import WORDS_MAXIMUM, Entity, Message, Outbox, read, refuse_memory, start
 
 HEARD_MAXIMUM: Final = WORDS_MAXIMUM
 _LOOK_TIMEOUT: Final = timedelta(minutes=5)
@@ -37,6 +37,9 @@ class QueueWorkflow(Entity):
         self._closing = ""
         self._look: workflow.ActivityHandle[SeenQueue] | None = None
         self._shown: QueueState | None = None
+        self._problem = refuse_memory("carried", carried)
+        if self._problem:
+            return
         if carried is not None:
             self._state, orders = taken_over(carried)
             self._outbox.put(orders)
@@ -51,7 +54,7 @@ class QueueWorkflow(Entity):
 
         Args:
             document: the queue (`Queue`), as one JSON document.
-            carried: the state of the previous run, when this run continues it.
+            carried: the state of the previous run, or what a worker found of a lost queue; refused otherwise (row X3).
 
         Returns:
             Its status at the end.

@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.rendezvous.step import begun, step
     from holdfast.policy.values.edit import edit
     from holdfast.workflows.clock import task_time
-    from holdfast.workflows.entity import Entity, Message, send, serve, stop
+    from holdfast.workflows.entity import Entity, Message, refuse_memory, send, serve, stop
 
 HUB_HEARTBEAT: Final = timedelta(seconds=10)
 KEPT: Final = timedelta(days=1)
@@ -49,7 +49,8 @@ class Rendezvous(Entity):
         """Remember the gang; take over the state of the previous run."""
         super().__init__()
         self._given = _begin_of(input)
-        memory = input.memory
+        self._problem = refuse_memory("memory", input.memory)
+        memory = None if self._problem else input.memory
         self._state = memory.state if memory is not None else _nobody(self._given, self._clock.now())
         self._generation = memory.generation if memory is not None else 0
         self._outcome = memory.outcome if memory is not None else None
@@ -67,7 +68,10 @@ class Rendezvous(Entity):
 
         Raises:
             ActivityError: if its hub fails with an error that is not retried; Temporal retries any other for ever.
+            ApplicationError: type `InvalidInput`, before anything begins, if it was started with a foreign memory.
         """
+        if self._problem:
+            raise self._refused(names.ERROR_INVALID_INPUT)
         while True:
             self._advance()
             workflow.set_current_details(details(self._state))
