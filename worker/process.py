@@ -37,6 +37,7 @@ from holdfast.worker.runtime.health import Check, Health
 from holdfast.worker.runtime.kube import Connector, WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError
+from holdfast.worker.runtime.temporal import TemporalConnector
 from holdfast.worker.watch.watch import WatchActivities
 
 EXIT_STOPPED: Final = 0
@@ -92,6 +93,7 @@ class Process:
         self.addresses: dict[str, str] = {}
         """Addresses of the running servers, by name: `health`, `metrics` and `rendezvous`."""
         self._stop = asyncio.Event()
+        self._workers: list[Worker | Admission] = []
 
     async def run(self) -> int:
         """Run until stopped; return the exit code.
@@ -128,7 +130,10 @@ class Process:
         given = self._settings
         telling = (self._failpoints.client_interceptor(),) if self._failpoints else ()
         target = await stack.enter_async_context(relayed(given.temporal_address))
-        client = await reach.temporal(given, target, self.health, runtime, self._plugins, telling)
+        temporal = TemporalConnector(given, target, runtime, self._plugins, telling)
+        client = await reach.temporal(temporal, given, self.health)
+        renewing = asyncio.create_task(temporal.keep_renewing(self._workers, self._stop))
+        stack.callback(renewing.cancel)
         site, kube, where = None, None, ""
         if given.acts_on_cluster:
             client_class = self._failpoints.client() if self._failpoints else WorkerKube
@@ -140,14 +145,12 @@ class Process:
                 door = Door(gangs, Proofs(kube), self.metrics)
                 await self._serve(stack, "rendezvous", door.application(), given.rendezvous_address)
             site = await self._site(stack, client, connector, kube, gangs, data)
-        temporal_where = f"{given.temporal_address} (namespace {given.temporal_namespace})"
-        checks = reach.keep_checking(
-            self.health, lambda: client.service_client.check_health(), kube, (temporal_where, where)
-        )
-        task = asyncio.create_task(checks)
-        stack.callback(task.cancel)
+        health = client.service_client.check_health
+        checking = asyncio.create_task(reach.keep_checking(self.health, health, kube, (temporal.where, where)))
+        stack.callback(checking.cancel)
         around = (self._failpoints.interceptor(),) if self._failpoints else ()
-        return roles.workers(client, given, site, self._runner, around)
+        self._workers += roles.workers(client, given, site, self._runner, around)
+        return self._workers
 
     async def _site(
         self,

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import structlog
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import (
-    Client,
-    Interceptor,
-    Plugin,
-    WorkflowExecutionDescription,
-    WorkflowExecutionStatus,
-    WorkflowHandle,
-)
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter
-from temporalio.runtime import Runtime
-from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.kube.client import Kube, KubeError
+from holdfast.errors import HoldfastError
 from holdfast.worker.entities.begin import begin_monitor, begin_provisioner, begin_watch, provisioner_state
 from holdfast.worker.runtime.health import Health
 from holdfast.worker.runtime.settings import Settings, SettingsError
+from holdfast.worker.runtime.temporal import CHECK_DEADLINE, TemporalConnector
 from holdfast.workflows.entities.cluster_watch import (
     MEMO_CLUSTER_UID,
     MEMO_INSTALLATION,
@@ -39,7 +29,6 @@ from holdfast.workflows.entities.provisioner import SIGNAL_AT_ONCE
 from holdfast.workflows.entities.provisioner import SIGNAL_STOP as SIGNAL_STOP_PROVISIONER
 
 CHECK_PERIOD: Final = 5.0
-CHECK_DEADLINE: Final = timedelta(seconds=3)
 PAUSE_FIRST: Final = 0.25
 TEMPORAL: Final = "temporal"
 KUBERNETES: Final = "kubernetes"
@@ -60,7 +49,7 @@ async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], healt
             result = await call()
         except SettingsError:
             raise
-        except (RPCError, RuntimeError, KubeError, OSError, TimeoutError) as error:
+        except (RPCError, RuntimeError, HoldfastError, KubeError, OSError, TimeoutError) as error:
             why = " ".join(str(error).split())[:300] or type(error).__name__
             health.note(what, False, f"{where} does not answer: {why}")
             Log.warning(f"{what} does not answer: trying again", address=where, why=why)
@@ -71,68 +60,9 @@ async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], healt
         return result
 
 
-async def temporal(
-    settings: Settings,
-    target: str,
-    health: Health,
-    runtime: Runtime,
-    plugins: Sequence[Plugin],
-    interceptors: Sequence[Interceptor] = (),
-) -> Client:
-    """Return a client once Temporal answers at the target and has the namespace.
-
-    Raises:
-        SettingsError: if a TLS or key file cannot be read.
-    """
-    tls, key = tls_of(settings), _key(settings.temporal_api_key_file)
-    # A plugin brings its own converter, and keeps the codec of this one.
-    converter = DataConverter.default if plugins else pydantic_data_converter
-
-    async def connect() -> Client:
-        client = await Client.connect(
-            target,
-            namespace=settings.temporal_namespace,
-            api_key=key,
-            tls=tls,
-            data_converter=converter,
-            plugins=plugins,
-            interceptors=interceptors,
-            identity=settings.identity or None,
-            runtime=runtime,
-        )
-        await client.workflow_service.describe_namespace(
-            DescribeNamespaceRequest(namespace=settings.temporal_namespace), timeout=CHECK_DEADLINE
-        )
-        return client
-
-    where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
-    return await persist(TEMPORAL, where, connect, health, settings.temporal_wait.total_seconds())
-
-
-def tls_of(settings: Settings) -> TLSConfig | bool:
-    """Return the TLS configuration; False without TLS."""
-    files = (settings.temporal_tls_ca_file, settings.temporal_tls_cert_file, settings.temporal_tls_key_file)
-    if not settings.temporal_tls and not any(files):
-        return False
-    ca, certificate, key = (_bytes(file) for file in files)
-    return TLSConfig(
-        server_root_ca_cert=ca,
-        client_cert=certificate,
-        client_private_key=key,
-        domain=settings.temporal_tls_server_name or None,
-    )
-
-
-def _bytes(file: Path | None) -> bytes | None:
-    try:
-        return file.read_bytes() if file is not None else None
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}") from error
-
-
-def _key(file: Path | None) -> str | None:
-    content = _bytes(file)
-    return content.decode().strip() if content is not None else None
+async def temporal(connector: TemporalConnector, settings: Settings, health: Health) -> Client:
+    """Return a client once Temporal answers and has the namespace; each try reads certificates and keys again."""
+    return await persist(TEMPORAL, connector.where, connector.connect, health, settings.temporal_wait.total_seconds())
 
 
 async def cluster_uid(kube: Kube, where: str, settings: Settings, health: Health) -> str:

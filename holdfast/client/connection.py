@@ -8,24 +8,29 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.envconfig import ClientConfig
+from temporalio.envconfig import ClientConfigProfile, DataSource
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
+from holdfast.tls import Credentials, check_target, key_of, problem_of, tls_of
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=3)
 ENV_ADDRESS: Final = "HOLDFAST_TEMPORAL_ADDRESS"
+ENV_API_KEY_FILE: Final = "HOLDFAST_TEMPORAL_API_KEY_FILE"
+"""A file with the API key, in place of TEMPORAL_API_KEY, as for a worker."""
 DEFAULT_TARGET: Final = "localhost:7233"
 _REMEDY: Final = (
     "is it running there? Set TEMPORAL_ADDRESS or --address, "
     'or start the local one: `holdfast dev up`, then `eval "$(holdfast dev env)"`'
 )
+_REMEDY_TLS: Final = "check what TEMPORAL_TLS_* or the profile name: certificates, their authority, the server's name"
 _AWAY: Final = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
 
 
@@ -45,20 +50,28 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
     """Connect to Temporal, configured as its own tools are: arguments, TEMPORAL_* variables, its configuration file.
 
     HOLDFAST_TEMPORAL_ADDRESS takes precedence over TEMPORAL_ADDRESS, since those tools accept only one address.
+    Unlike them, it never sends an API key without TLS (row X7).
 
     If several addresses are given, the connection uses any that answers, for as long as this context lasts (row L10).
 
     Raises:
         NotReachable: if no server answers at that address within a few seconds, or the namespace does not exist.
+        HoldfastError: if the configuration cannot be read or used; nothing was sent then.
     """
     try:
-        settings = ClientConfig.load_client_connect_config()
+        profile = ClientConfigProfile.load()
+        credentials = credentials_of(profile)
+        settings = profile.to_client_connect_config()
     except (OSError, ValueError, RuntimeError) as error:
         raise HoldfastError(f"Temporal's client configuration cannot be read: {error}") from error
     place = Place(
         target=address or os.environ.get(ENV_ADDRESS) or settings.get("target_host") or DEFAULT_TARGET,
         namespace=namespace or settings.get("namespace") or "default",
     )
+    check_target(place.target)
+    settings["tls"] = tls_of(credentials)
+    if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
+        settings["api_key"] = credentials.api_key
     async with relayed(place.target) as target:
         settings["target_host"] = target
         settings["namespace"] = place.namespace
@@ -68,8 +81,38 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
                     **settings, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT
                 )
         except (RuntimeError, TimeoutError, ValueError) as error:
-            raise NotReachable("Temporal", place.target, _REMEDY, _short(error)) from error
+            problem = problem_of(str(error)) if settings["tls"] else ""
+            remedy = _REMEDY_TLS if problem else _REMEDY
+            raise NotReachable("Temporal", place.target, remedy, problem or _short(error)) from error
         yield client, place
+
+
+def credentials_of(profile: ClientConfigProfile) -> Credentials:
+    """Read the credentials that a profile of Temporal's own configuration gives.
+
+    Raises:
+        OSError: if a file cannot be read.
+        HoldfastError: if the API key's file has more than a key.
+    """
+    file, tls = os.environ.get(ENV_API_KEY_FILE), profile.tls
+    header = next((value for name, value in profile.grpc_meta.items() if name.lower() == "authorization"), None)
+    api_key = key_of(Path(file)) if file else profile.api_key or header
+    if tls is None:
+        return Credentials(api_key=api_key)
+    return Credentials(
+        tls=not tls.disabled,
+        server_name=tls.server_name or "",
+        ca=_contents(tls.server_root_ca_cert),
+        certificate=_contents(tls.client_cert),
+        key=_contents(tls.client_private_key),
+        api_key=api_key,
+    )
+
+
+def _contents(source: DataSource | None) -> bytes | None:
+    if isinstance(source, Path):
+        return source.read_bytes()
+    return source.encode() if isinstance(source, str) else source
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
@@ -127,3 +127,18 @@ async def test_D59_a_queue_that_ends_slowly_holds_up_no_other(monkeypatch: pytes
         slow.free.set()
         await looked(temporal)
         assert workers["a"] is not slow
+
+
+@ROW("X7", level="pure")
+async def test_X7_the_workers_of_all_queues_are_given_another_client(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(queues, "LOOK_SECONDS", 0.01)
+    temporal, workers = Temporal("a", "b"), dict[str, Any]()
+    before, after = cast("Any", temporal), cast("Any", Temporal("a", "b"))
+    admission = Admission(before, Settings(cluster="dev"), lambda queue: workers.setdefault(queue, Serving()))
+    running = asyncio.create_task(admission.run())
+    await looked(temporal)
+    admission.client = after
+    assert [one.client for one in workers.values()] == [after, after]
+    await looked(after)
+    await admission.shutdown()
+    await running

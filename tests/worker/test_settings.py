@@ -162,6 +162,25 @@ def test_what_belongs_together_is_refused_alone(tmp_path: Path) -> None:
             load({"cluster": "c", **alone})
 
 
+@pytest.mark.row("X7", level="pure")
+def test_X7_what_contradicts_itself_about_tls_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    key, ca = tmp_path / "key", tmp_path / "ca"
+    key.write_text("swordfish\n")
+    ca.write_text("ca")
+    for given, said in (
+        ({"temporal_tls": False, "temporal_api_key_file": key}, "never sent without TLS"),
+        ({"temporal_tls": False, "temporal_tls_ca_file": ca}, "a server CA"),
+        ({"temporal_address": "http://t:1"}, "without a scheme"),
+        ({"temporal_address": "a:1,b:2", "temporal_api_key_file": key}, "temporal_tls_server_name"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            load({"cluster": "c", **given})
+    assert load({"cluster": "c", "temporal_api_key_file": key}).credentials().api_key == "swordfish"
+    monkeypatch.setenv("TEMPORAL_API_KEY", "other\n")
+    assert load({"cluster": "c"}).credentials().api_key == "other"
+    assert load({"cluster": "c", "temporal_api_key_file": key}).credentials().api_key == "swordfish"
+
+
 def test_a_kubeconfig_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="kubeconfig"):
         load({"cluster": "c", "kubeconfig": str(tmp_path / "none")})

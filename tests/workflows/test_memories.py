@@ -36,6 +36,7 @@ from tests.workflows.workload.test_workload import replays
 
 pytestmark = [
     pytest.mark.temporal,
+    pytest.mark.e2e,
     pytest.mark.timeout(120),
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.row("X3", level="e2e"),

@@ -51,6 +51,19 @@ class Admission:
         self._ended = asyncio.Event()
 
     @property
+    def client(self) -> Client:
+        """The Temporal client."""
+        return self._client
+
+    @client.setter
+    def client(self, client: Client) -> None:
+        """Give all running workers this client; a worker that is ending keeps its own."""
+        self._client = client
+        for one in self._served.values():
+            if not one.task.done():
+                one.worker.client = client
+
+    @property
     def task_queue(self) -> str:
         """The task queues that are served, in words."""
         wanted = self._settings.queues

@@ -29,10 +29,13 @@ from holdfast.model import Duration, Limits, NodeTimings, format_duration
 from holdfast.model.entities.provisioner import AT_ONCE
 from holdfast.policy.nodes.machine_address import EXPECTED, PLACEHOLDER, unusable
 from holdfast.relay import addresses_of
+from holdfast.tls import Credentials, check_target, is_secured, key_of
 from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, problem_with
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
+ENV_API_KEY = "TEMPORAL_API_KEY"
+"""Holds Temporal's API key. It is no setting: others can read a command's flags."""
 ENV_FAILPOINT = "HOLDFAST_FAILPOINT"
 ENV_FAILPOINT_TRACE = "HOLDFAST_FAILPOINT_TRACE"
 ENV_ALLOW_FAILPOINTS = "HOLDFAST_ALLOW_FAILPOINTS"
@@ -97,6 +100,10 @@ def _address(value: str) -> str:
 
 
 def _addresses(value: str) -> str:
+    try:
+        check_target(value)
+    except HoldfastError as error:
+        raise ValueError(str(error)) from None
     return ",".join(_address(one) for one in addresses_of(value)) or _address(value)
 
 
@@ -257,14 +264,14 @@ class Settings(BaseSettings):
     temporal_address: Addresses = "127.0.0.1:7233"
     """host:port, or several by commas if no name stands for all servers: any that answers is used."""
     temporal_namespace: Annotated[str, Field(min_length=1)] = "default"
-    temporal_tls: bool = False
-    """Whether to use TLS for Temporal; a file below implies it."""
+    temporal_tls: bool | None = None
+    """Whether to use TLS for Temporal. Default: if a file or name below, or an API key, needs it."""
     temporal_tls_ca_file: File | None = None
     temporal_tls_cert_file: File | None = None
     temporal_tls_key_file: File | None = None
     temporal_tls_server_name: str = ""
     temporal_api_key_file: File | None = None
-    """A file with the API key. There is no setting for the key itself: others can read flags and environments."""
+    """A file with the API key, read again when it changes, as certificates are. Else the variable TEMPORAL_API_KEY."""
 
     kubeconfig: str = ""
     """Path, or several separated by colons. Empty: the pod's own service account, else ~/.kube/config."""
@@ -394,7 +401,10 @@ class Settings(BaseSettings):
             raise ValueError(problem)
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
-        secured = self.temporal_tls or self.temporal_tls_ca_file or self.temporal_tls_cert_file
+        try:
+            secured = is_secured(self.credentials())
+        except (HoldfastError, OSError) as error:
+            raise ValueError(str(error)) from None
         if secured and not self.temporal_tls_server_name and len(addresses_of(self.temporal_address)) > 1:
             raise ValueError(
                 "temporal_tls_server_name: missing: with several addresses it is the name that all of them prove"
@@ -416,6 +426,20 @@ class Settings(BaseSettings):
         if acting and files and not any(file.is_file() for file in files):
             raise ValueError(f"kubeconfig: {self.kubeconfig!r} is no file that can be read")
         return self
+
+    def credentials(self) -> Credentials:
+        """Read what the connection to Temporal trusts, and what it proves itself with.
+
+        Raises:
+            OSError: if a file cannot be read.
+            HoldfastError: if the API key's file has more than a key.
+        """
+        files = (self.temporal_tls_ca_file, self.temporal_tls_cert_file, self.temporal_tls_key_file)
+        ca, certificate, key = (file.read_bytes() if file is not None else None for file in files)
+        key_file = self.temporal_api_key_file
+        variable = os.environ.get(ENV_API_KEY)
+        api_key = key_of(key_file) if key_file is not None else variable.strip() if variable else None
+        return Credentials(self.temporal_tls, self.temporal_tls_server_name, ca, certificate, key, api_key)
 
     @property
     def limits(self) -> Limits:

@@ -68,7 +68,8 @@ class Provisioner(Entity):
         """Remember the cluster; take over the state of the previous run."""
         super().__init__()
         self._problem = refuse_memory("state", input.state)
-        self._state = (None if self._problem else input.state) or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
+        state = None if self._problem else input.state
+        self._state = state or ProvisionerState(cluster=input.cluster, cluster_uid=input.cluster_uid)
         self._state = edit(self._state, at_once=input.at_once)
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._telling: dict[str, asyncio.Task[None]] = {}
