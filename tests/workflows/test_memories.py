@@ -19,7 +19,7 @@ from holdfast.model import NodeBook, Workload
 from holdfast.model.calls.gang import RendezvousInput, RendezvousMemory
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Graph, GraphNode
-from holdfast.model.entities.provisioner import ProvisionerState
+from holdfast.model.entities.provisioner import ProvisionerState, ProvisionerStatus
 from holdfast.model.entities.queue import Queue, QueueStatus
 from holdfast.model.gang.state import Gang
 from holdfast.plugin import HoldfastPlugin
@@ -28,6 +28,9 @@ from holdfast.policy.entities import graph as graph_policy
 from holdfast.policy.entities import queue as queue_policy
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.rendezvous.step import begun
+from holdfast.worker.entities.begin import begin_provisioner
+from holdfast.worker.entities.rebuild import prepare_queue
+from holdfast.worker.runtime.settings import Settings
 from holdfast.workflows.entities.node_monitor import NodeMonitorInput
 from holdfast.workflows.entities.provisioner import ProvisionerInput
 from tests.client.server import temporal_server
@@ -138,8 +141,20 @@ async def test_X3_a_memory_that_no_previous_run_left_is_refused(
 
 
 async def test_X3_what_a_worker_found_of_a_lost_entity_is_accepted(client: Client) -> None:
-    handle = await start(client, a_queue(), memo={names.MEMO_REBUILT: True})
-    status = await handle.query(names.QUERY_STATUS, result_type=QueueStatus)
-    assert status.queue == QUEUE
-    await replays(handle)
-    await handle.terminate()
+    workflow, workflow_id, (document, _) = a_queue()
+    lost = await start(client, (workflow, workflow_id, [document]))
+    assert (await lost.query(names.QUERY_STATUS, result_type=QueueStatus)).queue == QUEUE
+    await lost.terminate(reason="by mistake")
+    begin = await prepare_queue(client, workflow_id)
+    assert begin is not None
+    await begin()
+    queue = client.get_workflow_handle(workflow_id)
+    assert (await queue.query(names.QUERY_STATUS, result_type=QueueStatus)).queue == QUEUE
+    state = ProvisionerState(cluster=CLUSTER, cluster_uid="uid", done=7)
+    await begin_provisioner(client, Settings(cluster=CLUSTER), "uid", state)
+    provisioner = client.get_workflow_handle(names.provisioner_id(CLUSTER))
+    found = await provisioner.query(names.QUERY_STATUS, result_type=ProvisionerStatus)
+    assert found.done == 7, "it goes on from what it was given"
+    for one in (queue, provisioner):
+        await replays(one)
+        await one.terminate()
