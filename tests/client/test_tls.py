@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.envconfig import ClientConfigProfile, ClientConfigTLS
@@ -13,8 +14,8 @@ from holdfast.errors import HoldfastError
 from holdfast.tls import Credentials, check_target, is_secured, key_of, problem_of, tls_of
 
 pytestmark = pytest.mark.row("X7", level="pure")
-PAIR = {"certificate": b"c", "key": b"k"}
-KEY = {"api_key": "swordfish"}
+PAIR: dict[str, Any] = {"certificate": b"c", "key": b"k"}
+KEY: dict[str, Any] = {"api_key": "swordfish"}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_X7_what_contradicts_itself_is_refused(given: Credentials, said: str) ->
 
 def test_X7_what_is_given_reaches_the_sdk_and_no_secret_is_shown() -> None:
     given = Credentials(server_name="t", ca=b"ca", certificate=b"c", key=b"private", api_key="swordfish")
-    pair = {"client_cert": b"c", "client_private_key": b"private"}
+    pair: dict[str, Any] = {"client_cert": b"c", "client_private_key": b"private"}
     assert tls_of(given) == TLSConfig(server_root_ca_cert=b"ca", domain="t", **pair)
     assert "swordfish" not in repr(given)
     assert "private" not in repr(given)

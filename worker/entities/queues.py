@@ -56,12 +56,12 @@ class Admission:
         return self._client
 
     @client.setter
-    def client(self, client: Client) -> None:
+    def client(self, value: Client) -> None:
         """Give all running workers this client; a worker that is ending keeps its own."""
-        self._client = client
+        self._client = value
         for one in self._served.values():
             if not one.task.done():
-                one.worker.client = client
+                one.worker.client = value
 
     @property
     def task_queue(self) -> str:

@@ -40,7 +40,13 @@ Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 class Worker(Protocol):
     """A worker whose client can be set while it runs; its tasks go on."""
 
-    client: Client
+    @property
+    def client(self) -> Client:
+        """The client in use."""
+        ...
+
+    @client.setter
+    def client(self, value: Client) -> None: ...
 
 
 class Connection(ServiceClient):

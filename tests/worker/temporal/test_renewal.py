@@ -69,8 +69,8 @@ class Worker:
         return self.given[-1]
 
     @client.setter
-    def client(self, client: Client) -> None:
-        self.given.append(client)
+    def client(self, value: Client) -> None:
+        self.given.append(value)
 
 
 async def answered(value: bool) -> bool:
