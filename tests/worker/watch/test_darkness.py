@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.worker.watch.blind_kinds import Darkness
-from holdfast.worker.watch.seen import POD, KindKey
 from holdfast.worker.watch.feeds import ATTEMPT
+from holdfast.worker.watch.seen import POD, KindKey
 from tests.fakes.watched import JOB
 
 SERVICE: KindKey = ("v1", "Service")

@@ -9,8 +9,8 @@ import pytest
 from holdfast import names
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase
-from holdfast.worker.watch.seen import resource_seen
 from holdfast.worker.watch.front_door import Seen, in_turn, resource_reader
+from holdfast.worker.watch.seen import resource_seen
 from tests.fakes.watched import EPOCH, World
 from tests.formats.appwrapper.test_resource import report, resource
 
