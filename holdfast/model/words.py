@@ -14,14 +14,16 @@ from pydantic import AfterValidator
 TEXT_KEPT: Final = 1024
 """Maximum length, in characters, that is kept of a text from outside."""
 _HIDDEN: Final = "\ufffd"
+_BLANK: Final = re.compile("[\u115f\u1160\u2800\u3164\uffa0]")
+"""Letters that show nothing."""
 _MARKUP: Final = re.compile(r"([\\`\[\]<|])")
 
 
 def printable(text: str) -> str:
     """Return a text, lines included, without characters that a terminal obeys or that hide or reorder others."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one == "\n" else _HIDDEN for one in text)
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() or one == "\n" else _HIDDEN for one in text.replace("\t", " "))
+    return text if text.isascii() else _BLANK.sub(_HIDDEN, text)
 
 
 def plain(text: str) -> str:
@@ -36,7 +38,7 @@ def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as one line in which Markdown finds no link, no HTML, no code and no cell of a table."""
+    """Return a text as one line in which Markdown finds no hidden link, no HTML, no code and no cell of a table."""
     return _MARKUP.sub(r"\\\1", plain(text))
 
 

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from holdfast import names
+from holdfast.cli.app import app
 from holdfast.cli.common import kubernetes
 from holdfast.cli.workloads import namespace_check
 from holdfast.errors import HoldfastError
@@ -69,3 +71,10 @@ async def test_D37_each_cluster_and_each_namespace_is_asked_for_once(monkeypatch
         await namespace_check.refuse_closed(SimpleNamespace(client=temporal), workloads, "config", None)  # pyright: ignore[reportArgumentType]
     assert dict(temporal.asked) == {names.watch_workflow_id("here"): 1, names.watch_workflow_id("there"): 1}
     assert looked_at == [("open", workload.run_as), ("research", workload.run_as)]
+
+
+@pytest.mark.parametrize("name", ["", "-", "a.b", "x' OR '1'='1", "A"])
+def test_only_one_namespace_is_ever_disabled(name: str) -> None:
+    done = CliRunner().invoke(app, ["namespace", "disable", "--workloads=remove", "--", name])
+    assert done.exit_code == 2
+    assert f"{name!r}: expected a DNS label" in done.output

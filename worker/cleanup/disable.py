@@ -17,36 +17,36 @@ _ROLES: Final = tuple(("rbac.authorization.k8s.io/v1", kind) for kind in ("RoleB
 _ACCOUNT: Final = ("v1", "ServiceAccount")
 
 
-async def close(kube: Kube, namespace: str = "") -> None:
+async def close(kube: Kube, namespace: str | None) -> None:
     """Take the permission away that lets workloads begin: the label of a namespace, and the opt-in of its accounts.
 
     Args:
         kube: the cluster, with the rights of whoever asks.
-        namespace: the namespace; empty for all.
+        namespace: the namespace; None for all.
     """
-    for account in (await kube.list(*_ACCOUNT, namespace))["items"]:
+    for account in (await kube.list(*_ACCOUNT, namespace or ""))["items"]:
         metadata = account["metadata"]
         if names.ANNOTATION_RUN_AS in mapping(metadata.get("annotations")):
             patch = {"metadata": {"annotations": {names.ANNOTATION_RUN_AS: None}}}
             await _patch(kube, _ACCOUNT, metadata, patch)
     enabled = f"{names.LABEL_NAMESPACE_ENABLED}=true"
     for one in (await kube.list("v1", "Namespace", labels=enabled))["items"]:
-        if namespace in {"", one["metadata"]["name"]}:
+        if namespace in {None, one["metadata"]["name"]}:
             patch = {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: None}}}
             await _patch(kube, ("v1", "Namespace"), one["metadata"], patch)
 
 
-async def revoke(kube: Kube, namespace: str = "", *, accounts: bool, say: Say) -> None:
+async def revoke(kube: Kube, namespace: str | None, *, accounts: bool, say: Say) -> None:
     """Delete the roles and bindings that `enable` has created.
 
     Args:
         kube: the cluster, with the rights of whoever asks.
-        namespace: the namespace; empty for all.
+        namespace: the namespace; None for all.
         accounts: whether to delete the accounts too: not if pods run on, which may use their tokens.
         say: receives a line about each thing that stays.
     """
     for api_version, kind in (*_ROLES, *((_ACCOUNT,) if accounts else ())):
-        for one in (await kube.list(api_version, kind, namespace, labels=LABELS))["items"]:
+        for one in (await kube.list(api_version, kind, namespace or "", labels=LABELS))["items"]:
             if one["metadata"]["namespace"] != names.WORKER_NAMESPACE:
                 await delete_own(kube, {**one, "apiVersion": api_version, "kind": kind}, say)
 

@@ -281,8 +281,8 @@ async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object],
     apart = [one for one in manifests if one["kind"] == "Namespace"]
     for one in reversed([one for one in manifests if one not in kinds and one not in apart]):
         await delete_own(kube, one, say)
-    await revoke(kube, accounts=accounts, say=say)
-    await close(kube)
+    await revoke(kube, None, accounts=accounts, say=say)
+    await close(kube, None)
     for one in kinds:
         if one["spec"]["group"] == names.GROUP or not await _is_used(ground, one, say):
             await delete_own(kube, one, say)

@@ -154,9 +154,9 @@ class TemporalConnector:
             return False
         client, connection = self._shared
         connection.replace((await self._made(credentials)).service_client)
-        self._used = credentials
         for worker in workers:
             worker.client = client
+        self._used = credentials  # Not before: where a worker could not take it, all of this is done again.
         return True
 
     async def keep_renewing(self, workers: Iterable[Worker], stop: asyncio.Event, period: float = CHECK_PERIOD) -> None:
@@ -167,7 +167,7 @@ class TemporalConnector:
                     renewed = await self.renew(workers)
             except (HoldfastError, OSError, RuntimeError, ValueError, RPCError) as error:
                 why = " ".join(str(error).split())[:300] or type(error).__name__
-                Log.warning("new certificates for temporal do not work: the old ones stay in use", why=why)
+                Log.warning("new certificates for temporal do not work yet", why=why)
                 continue
             if renewed:
                 Log.info("new certificates for temporal are in use", address=self.where)

@@ -362,6 +362,8 @@ class Attention:
             )
             facts = facts_of(observation, self._cache.made_since(live), live.facts.resumed)
             return facts, live.facts.uid, observation
+        if self._cache.unconfirmed(workload) is not None:
+            return None  # What it lacks may be gone because it is being deleted: the live look tells (row X8).
         if anchor is not None and not anchor.deletion_wanted and _orphaned(anchor, newest) and self._listed():
             observation = self._owner_lost(anchor, newest, at)
             return facts_of(observation), f"{anchor.facts.uid}/{anchor.attempt}", observation

@@ -64,7 +64,10 @@ class Missing:
             uid, attempt = await _uid(execution), execution.typed_search_attributes.get(_ATTEMPT)
             if not uid or not attempt or not self._shards[0] <= names.shard_of(uid) <= self._shards[1]:
                 continue
-            _, namespace, _ = names.parse_workflow_id(execution.id)
+            try:
+                _, namespace, _ = names.parse_workflow_id(execution.id)
+            except ValueError:
+                continue  # Somebody has begun it by hand, under an id that is no workload's.
             if self._cache.newest(WorkloadKey(namespace, uid)) is not None:
                 continue
             seen = Observation(

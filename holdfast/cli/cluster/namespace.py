@@ -21,6 +21,11 @@ def namespace() -> None:
     """Prepare Kubernetes namespaces for workloads, and close them."""
 
 
+def _check(name: str) -> None:
+    if not names.DNS_LABEL.match(name):
+        raise HoldfastError(f"{name!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+
+
 @app.command()
 def enable(
     name: Annotated[str, typer.Argument(help="The namespace; it is made if it is not there.", metavar="NAMESPACE")],
@@ -56,8 +61,7 @@ def enable(
         async with reached(kubeconfig, context) as kube:
             return len(await enable_namespace(kube, name, service_account=service_account, extra_groups=groups))
 
-    if not names.DNS_LABEL.match(name):
-        raise HoldfastError(f"{name!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+    _check(name)
     count = asyncio.run(go())
     typer.echo(f"namespace {name} is enabled: {count} objects applied, components are created as {service_account}")
 
@@ -92,8 +96,10 @@ def disable(
     from holdfast.cli.cluster.sweep import grounded, time_limit
 
     limit = time_limit(timeout)
+    _check(name)
 
     async def go() -> None:
+        from holdfast.activities.site.permission_cache import FRESH
         from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.cleanup.disable import close, revoke
         from holdfast.worker.runtime.settings import Role, load
@@ -107,6 +113,8 @@ def disable(
             ):
                 raise HoldfastError("what becomes of its workloads? --workloads remove, or --workloads leave")
             await close(kube, name)
+            typer.echo(f"nothing more is permitted; what was permitted in the last {FRESH:.0f} s may still begin")
+            await asyncio.sleep(FRESH)
             if workloads is Workloads.REMOVE:
                 because = f"namespace {name} is disabled"
                 await taking.remove_workloads(ground, managed_by, name, because=because, limit=limit, say=typer.echo)

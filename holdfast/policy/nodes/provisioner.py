@@ -22,6 +22,7 @@ from holdfast.model.entities.provisioner import (
     Result,
     ServiceAway,
 )
+from holdfast.model.words import shortened
 from holdfast.policy.nodes import fences
 from holdfast.policy.values.edit import edit
 
@@ -30,6 +31,8 @@ AWAY_LAST: Final = timedelta(minutes=5)
 WAIT_LAST: Final = timedelta(minutes=1)
 """The longest pause between two looks at work that only takes time: pods that leave, a disk that is erased."""
 MONITOR: Final = "node monitor"
+BY_KEPT: Final = 200
+"""Characters kept of the name of whoever asks, so that the mark after it is never cut off."""
 _OPPOSITE: Final = {NodeAction.BOOT: NodeAction.POWER_OFF, NodeAction.POWER_OFF: NodeAction.BOOT}
 
 
@@ -93,7 +96,10 @@ def on_request(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[Pr
         action=ask.action,
         at=now,
         why=ask.why,
-        by=f"{ask.by} (unverified)" if ask.by else "",  # Whoever asks through Temporal may say any name (row X13).
+        # Whoever asks through Temporal may say any name (row X13).
+        by=f"{shortened(ask.by, BY_KEPT)} (unverified)" if ask.by else "",
+        if ask.by
+        else "",  # Whoever asks through Temporal may say any name (row X13).
         pxe=ask.pxe,
         force=ask.force,
     )

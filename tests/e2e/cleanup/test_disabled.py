@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import names
-from holdfast.activities.site.permission_cache import FRESH
 from holdfast.worker.cleanup.namespace import LABELS, enable
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import Space
@@ -51,7 +48,6 @@ async def test_X11_what_runs_is_left_alone_or_removed_and_nothing_new_begins(spa
     code, said = await disable(space, "--workloads", "leave")
     assert (code, f"namespace {space.namespace} is disabled" in said) == (0, True), said
     assert await granted(space) == [f"ServiceAccount {names.RUN_AS_DEFAULT}"]
-    await asyncio.sleep(FRESH)  # What was allowed a moment ago is remembered for so long (row X4).
     status = await refusal(await space.submit(appwrapper("new", job("other"))))
     assert f"namespace {space.namespace} is not enabled for Holdfast" in status.message
     assert {one["metadata"]["uid"] for one in await space.pods()} == pods

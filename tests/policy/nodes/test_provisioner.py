@@ -379,6 +379,17 @@ def test_a_try_that_names_no_renewal_proves_the_silence_that_was_asked_about():
 
 
 @pytest.mark.row("X13", level="pure")
+@pytest.mark.parametrize("name", ["somebody" + "x" * 1016, "alice" + "\u3164" * 1019, "alice\n\n\n(verified)"])
+def test_no_name_pushes_away_that_it_is_unverified(name: str):
+    play = Play()
+    play.ask(WIPE, "a", by=name)
+    (request,) = play.state.pending
+    assert request.by.endswith(" (unverified)")
+    assert request.by.isprintable()
+    assert "\u3164" not in request.by
+
+
+@pytest.mark.row("X13", level="pure")
 def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     play = Play()
     play.ask(WIPE, "a", by="somebody")

@@ -191,6 +191,19 @@ def test_X8_a_deletion_is_told_once_a_live_look_has_found_it_and_what_fails_mean
 
 
 @ROW("X8", level="pure")
+@pytest.mark.parametrize("gone", [False, True])
+def test_X8_an_attempt_that_goes_with_its_anchor_is_not_told_as_lost_before_the_look(world: World, gone: bool) -> None:
+    world.confirms = False
+    settled(world)
+    world.anchor(deleting=True, deployed=True)
+    world.attempt(deleting=True, gone=gone)
+    assert world.pass_time(60) == []
+    world.confirms = True
+    (told,) = world.pass_time(60)
+    assert told.observation.anchor_deleting
+
+
+@ROW("X8", level="pure")
 def test_X8_a_deletion_that_is_refuted_is_never_told_and_asked_for_no_more(world: World) -> None:
     world.confirms = False
     settled(world)
