@@ -98,8 +98,6 @@ def on_request(state: ProvisionerState, ask: NodeAsk, now: datetime) -> tuple[Pr
         why=ask.why,
         # Whoever asks through Temporal may say any name (row X13).
         by=f"{shortened(ask.by, BY_KEPT)} (unverified)" if ask.by else "",
-        if ask.by
-        else "",  # Whoever asks through Temporal may say any name (row X13).
         pxe=ask.pxe,
         force=ask.force,
     )
