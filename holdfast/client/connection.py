@@ -150,7 +150,7 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
             _short(error),
         )
     if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED}:
-        remedy = "check TEMPORAL_API_KEY, or the TLS settings of your profile"
+        remedy = "check what this key or certificate may do (TEMPORAL_API_KEY, TEMPORAL_TLS_*, your profile)"
         return NotReachable("Temporal", str(place), remedy, _short(error))
     if "search attribute" in error.message.lower():
         return HoldfastError(

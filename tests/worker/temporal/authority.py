@@ -30,6 +30,7 @@ unique_subject = no
 policy = any
 [any]
 commonName = supplied
+organizationalUnitName = optional
 """
 SERVER_NAME = "temporal.example.com"
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -64,11 +65,25 @@ class Authority:
             *("-keyout", str(self._key), "-out", str(self.certificate)),
         )
 
-    def sign(self, name: str, begins: timedelta = timedelta(hours=-1), ends: timedelta = timedelta(hours=1)) -> Pair:
-        """Make a key, and a certificate for it that is valid between two times, counted from now."""
+    def sign(
+        self,
+        name: str,
+        begins: timedelta = timedelta(hours=-1),
+        ends: timedelta = timedelta(hours=1),
+        unit: str = "",
+    ) -> Pair:
+        """Make a key, and a certificate for it that is valid between two times, counted from now.
+
+        Args:
+            name: its common name; also of its files.
+            begins: from when on.
+            ends: until when.
+            unit: its organizational unit; none if empty.
+        """
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         request, now = self._folder / f"{name}.csr", datetime.now(UTC)
-        self._openssl("req", "-new", *_KEY, "-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(request))
+        subject = f"/OU={unit}/CN={name}" if unit else f"/CN={name}"
+        self._openssl("req", "-new", *_KEY, "-subj", subject, "-keyout", str(pair.key), "-out", str(request))
         times = ("-startdate", f"{now + begins:%Y%m%d%H%M%SZ}", "-enddate", f"{now + ends:%Y%m%d%H%M%SZ}")
         own = ("-cert", str(self.certificate), "-keyfile", str(self._key), "-extensions", "leaf")
         self._openssl("ca", "-batch", "-notext", *own, *times, "-in", str(request), "-out", str(pair.certificate))

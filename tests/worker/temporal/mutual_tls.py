@@ -36,18 +36,24 @@ class Server:
 
 
 @contextmanager
-def mutual_tls_server(folder: Path) -> Iterator[Server]:
-    """Run the server while the block runs; it may take some seconds until it answers."""
-    binary = resolve(["temporal-server"], lambda line: None)["temporal-server"]
+def mutual_tls_server(folder: Path, *argv: str) -> Iterator[Server]:
+    """Run the server while the block runs; it may take some seconds until it answers.
+
+    Args:
+        folder: an empty folder for its files.
+        argv: a program to run in place of temporal-server, and its arguments; `{config}` is the configuration's path.
+    """
+    if not argv:
+        published = str(resolve(["temporal-server"], lambda line: None)["temporal-server"])
+        argv = (published, "--config-file={config}", "--allow-no-auth", "start")
     authority = Authority(folder / "authority", "the server's authority")
     ports = _free_ports(2 * len(_SERVICES))
     config, log = folder / "server.yaml", folder / "server.log"
-    config.write_text(yaml.safe_dump(_config(folder, authority, authority.sign("server"), ports)))
+    config.write_text(yaml.safe_dump(_config(folder, authority, authority.sign("server", unit="*:admin"), ports)))
     with log.open("wb") as said:
-        argv = [str(binary), f"--config-file={config}", "--allow-no-auth", "start"]
-        process = subprocess.Popen(argv, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([part.format(config=config) for part in argv], stdout=said, stderr=subprocess.STDOUT)
     try:
-        yield Server(f"127.0.0.1:{ports[0]}", authority, authority.sign("client"), log)
+        yield Server(f"127.0.0.1:{ports[0]}", authority, authority.sign("client", unit="*:admin"), log)
     finally:
         process.terminate()
         try:
