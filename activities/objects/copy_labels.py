@@ -1,28 +1,33 @@
-"""The labels that one copy of a component has of its own, with their computed values. Pure."""
+"""The labels that one copy of a component has of its own or selects nodes by, with their computed values. Pure."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import assert_never
 
-from holdfast.model import Component, CopyLabel, CopyWord
+from holdfast.model import CopyLabel, CopyWord
 from holdfast.model.calls.cluster import Target
 
 
-def copy_labels(component: Component, target: Target, name: str, index: int, launches: int) -> dict[str, str]:
-    """Return the labels of a copy, by key.
+def copy_labels(
+    labels: Mapping[str, CopyLabel], target: Target, name: str, index: int, launches: int, priority: int | None = None
+) -> dict[str, str]:
+    """Return the values for a copy, by key; a priority that is not known has none.
 
     Args:
-        component: the component of the copy.
+        labels: what to compute for each copy.
         target: the workload.
         name: the name of the copy's object.
         index: the copy's index.
         launches: how often the copy was created before.
+        priority: the priority of its pods, if it is known.
     """
-    return {key: _value(label, target, name, index, launches) for key, label in component.copy_labels.items()}
+    found = {key: _value(label, target, name, index, launches, priority) for key, label in labels.items()}
+    return {key: value for key, value in found.items() if value is not None}
 
 
-def _value(label: CopyLabel, target: Target, name: str, index: int, launches: int) -> str:
+def _value(label: CopyLabel, target: Target, name: str, index: int, launches: int, priority: int | None) -> str | None:
     match label.word:
         case CopyWord.INDEX:
             return str(index + label.offset)
@@ -35,5 +40,9 @@ def _value(label: CopyLabel, target: Target, name: str, index: int, launches: in
             return target.workload_uid
         case CopyWord.NAME:
             return name
+        case CopyWord.NAMESPACED_NAME:
+            return f"{target.namespace}_{name}"
+        case CopyWord.PRIORITY:
+            return None if priority is None else str(priority)
         case _:
             assert_never(label.word)

@@ -68,6 +68,8 @@ class Placement:
     """The data sets that pods read."""
     place: DataPlace | None = None
     """Where pods find the cache with these data sets; None if this worker stages none."""
+    priority: int | None = None
+    """The priority of the component's pods; None if it is not needed, or not known."""
 
 
 def inject(
@@ -96,9 +98,11 @@ def inject(
         )
     metadata["name"] = planned(component, target.workload_uid, attempt).object_name
     of_copy: dict[str, str] = {}
+    selected: dict[str, str] = {}
     if copy_index is not None:
         metadata["name"] = names.copy_name(metadata["name"], copy_index)
-        of_copy = copy_labels(component, target, metadata["name"], copy_index, attempt - 1 + launch)
+        copied = (target, metadata["name"], copy_index, attempt - 1 + launch, placement.priority)
+        of_copy, selected = copy_labels(component.copy_labels, *copied), copy_labels(component.copy_selectors, *copied)
     metadata.pop("generateName", None)
     metadata["namespace"] = target.namespace
     metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), placement.owner_uid)]
@@ -126,6 +130,7 @@ def inject(
         if resume_from:
             _add(pod_metadata, "annotations", {names.ANNOTATION_RESUME_FROM: resume_from}, f"{pod_set.path}.metadata")
         _apply(pod_set, template, pod_metadata)
+        _add(template["spec"], "nodeSelector", selected, f"{pod_set.path}.spec")
         _bind(template["spec"], placement.bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
         _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)

@@ -24,8 +24,9 @@ from holdfast.activities.objects.attempts import living_owner_of
 from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.inject_data import place_of
 from holdfast.activities.site.closed import is_account, withdrawn
+from holdfast.activities.site.priorities import priority_class
 from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
-from holdfast.model import Component, Failure, FailureClass, ObjectRef, Scope
+from holdfast.model import Component, CopyWord, Failure, FailureClass, ObjectRef, Scope
 from holdfast.model.calls.cluster import MakeInput, has_copy
 
 OWNER_GONE = "OwnerGone"
@@ -86,7 +87,8 @@ async def make_patiently(
         Outdated: if a late request created an earlier launch of it.
     """
     try:
-        sent = _sent(site, given, component, copy_index)
+        priority = await persist(pulse, "reading the priority of its pods", lambda: _priority(site, component))
+        sent = _sent(site, given, component, copy_index, priority)
         sources = tuple(one.source for one in given.data if one.source and component.name in one.components)
         return await _bear(site, given, sent, sources, pulse, waiting_for, looked)
     except Refusal as refusal:
@@ -95,7 +97,14 @@ async def make_patiently(
         raise
 
 
-def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | None) -> Object:
+async def _priority(site: Site, component: Component) -> int | None:
+    """Return the priority of a component's pods, where one of its labels tells it (row J21)."""
+    if all(one.word is not CopyWord.PRIORITY for one in component.copy_labels.values()):
+        return None
+    return await site.priorities.of(priority_class(component.template))
+
+
+def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | None, priority: int | None) -> Object:
     try:
         return inject(
             component,
@@ -114,6 +123,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
                 disliked=given.nodes_disliked,
                 marked=site.marks.selectable if given.nodes_unmarked else (),
                 resume_from=given.resume_from,
+                priority=priority,
             ),
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),

@@ -30,6 +30,7 @@ from holdfast.activities.kube.owners import Between, Links
 from holdfast.activities.kube.priority import Precedence
 from holdfast.activities.site.anchor_cache import KnownAnchors
 from holdfast.activities.site.permission_cache import Permits
+from holdfast.activities.site.priorities import Priorities
 from holdfast.model import Interval, Limits
 from holdfast.model.calls.cluster import Progress, Target
 from holdfast.policy.failures.blindness import union
@@ -73,6 +74,7 @@ class Site:
     links: Links = field(default_factory=Links)
     between: Between = field(default_factory=Between)
     gathered: Gathered = field(init=False)
+    priorities: Priorities = field(init=False)
     precedence: Precedence = field(init=False, default_factory=Precedence)
     reach: Reach = field(init=False, default_factory=Reach)
     """Which workloads' pods this worker has reached lately."""
@@ -80,6 +82,7 @@ class Site:
     def __post_init__(self) -> None:
         """Set up the shared reads of this cluster."""
         object.__setattr__(self, "gathered", Gathered(self.kube))
+        object.__setattr__(self, "priorities", Priorities(self.kube))
 
     def check(self, target: Target) -> None:
         """Refuse to act on a cluster that is not the one meant.

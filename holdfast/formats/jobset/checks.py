@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.errors import Problem
+from holdfast.formats.jobset.apart import LISTS, PLACED_BY
 from holdfast.formats.jobset.document import (
     EXCLUSIVE,
     INT32_MAXIMUM,
-    JobSet,
     ReplicatedJobPart,
     RulePart,
     Shape,
@@ -21,6 +21,7 @@ from holdfast.formats.jobset.document import (
 )
 from holdfast.formats.pods import infer
 from holdfast.formats.text import inside
+from holdfast.model.labels import check_label
 from holdfast.model.pattern import compiled
 
 RULE_NAME: Final = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
@@ -30,7 +31,7 @@ _ANY_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 """A part of RE2's syntax that the published syntax excludes."""
 
 
-def problems(document: JobSet, shape: Shape) -> Iterator[Problem]:
+def problems(shape: Shape) -> Iterator[Problem]:
     """Yield all problems of a JobSet."""
     if not shape.jobs:
         yield Problem("spec.replicatedJobs", "expected at least one replicated job")
@@ -39,8 +40,7 @@ def problems(document: JobSet, shape: Shape) -> Iterator[Problem]:
         yield from _names(shape, job, index, path)
         yield from _counts(job, path)
         yield from _dependencies(shape, job, index, path)
-        yield from _exclusive(job.template.metadata and job.template.metadata.annotations, f"{path}.template.metadata")
-    yield from _exclusive(document.metadata.annotations, "metadata")
+        yield from _exclusive(shape, job, path)
     yield from _network(shape)
     yield from _policies(shape)
     yield from _coordinator(shape)
@@ -86,7 +86,6 @@ def _counts(job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
     if pods is not None and not isinstance(pods, dict):
         yield Problem(f"{path}.template.spec.template.metadata", "expected an object", pods)
         return
-    yield from _exclusive(inside(pods, "annotations"), f"{path}.template.spec.template.metadata")
     for field in ("labels", "annotations"):
         found: Any = inside(pods, field)
         if found is not None and not isinstance(found, dict):
@@ -134,11 +133,24 @@ def _depends(shape: Shape, start: str, wanted: str) -> bool:
     return False
 
 
-def _exclusive(annotations: Any, path: str) -> Iterator[Problem]:
-    found = inside(annotations, EXCLUSIVE)
-    if found is not None:
-        message = "is not supported: no admission webhook keeps jobs apart here; give pod affinities in the templates"
-        yield Problem(f"{path}.annotations[{EXCLUSIVE}]", message, found)
+def _exclusive(shape: Shape, job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
+    asked = shape.exclusive(job)
+    if asked is None:
+        return
+    try:
+        check_label(asked.topology, "")
+    except ValueError as error:
+        yield Problem(f"{path}.template.metadata.annotations[{EXCLUSIVE}]", str(error), asked.topology)
+    longest = f"{shape.namespace}_{shape.job_name(job, max(replicas(job) - 1, 0))}"
+    if asked.labelled and len(longest) > 63:
+        message = f"makes a node's label of {len(longest)} characters: expected at most 63"
+        yield Problem(f"{path}.name", message, longest)
+    spec: Any = inside(job.template.spec, "template", "spec")
+    for where in PLACED_BY:
+        found: Any = inside(spec, *where)
+        if found is not None and not isinstance(found, list if where[-1] in LISTS else dict):
+            expected = "a list" if where[-1] in LISTS else "an object"
+            yield Problem(f"{path}.template.spec.template.spec.{'.'.join(where)}", f"expected {expected}", found)
 
 
 def _network(shape: Shape) -> Iterator[Problem]:

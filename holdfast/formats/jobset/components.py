@@ -9,7 +9,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from holdfast.errors import Problem, problems_of
-from holdfast.formats.jobset.document import PREFIX, ReplicatedJobPart, Shape, group_name, replicas
+from holdfast.formats.jobset.apart import apart_labels, apart_selectors, keep_apart
+from holdfast.formats.jobset.document import EXCLUSIVE, PREFIX, ReplicatedJobPart, Shape, group_name, replicas
 from holdfast.formats.pods import infer, status_rule
 from holdfast.formats.references import with_config
 from holdfast.formats.settings import relocated
@@ -59,6 +60,7 @@ def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Compon
             "status": status_rule(template),
             "copies": replicas(job),
             "copy_labels": copy_labels(shape, job),
+            "copy_selectors": apart_selectors(shape.exclusive(job)),
             "after": _after(shape, job, index),
         }
         try:
@@ -109,10 +111,15 @@ def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
     metadata = job.template.metadata
     own: Json = {"labels": metadata.labels, "annotations": metadata.annotations} if metadata is not None else {}
     pods["metadata"] = _labelled(shape, job, pods.get("metadata") or {})
+    labelled = _labelled(shape, job, own)
+    asked = shape.exclusive(job)
+    if asked is not None:
+        keep_apart(pods, asked, JOBSET_NAME, JOB_KEY)
+        labelled["annotations"][EXCLUSIVE] = asked.topology
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": f"{shape.name}-{job.name}", **_labelled(shape, job, own)},
+        "metadata": {"name": f"{shape.name}-{job.name}", **labelled},
         "spec": spec,
     }
 
@@ -127,6 +134,7 @@ def copy_labels(shape: Shape, job: ReplicatedJobPart) -> dict[str, CopyLabel]:
         JOB_GLOBAL_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job)),
         JOB_GROUP_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job, group)),
         JOB_KEY: CopyLabel(word=CopyWord.KEY),
+        **apart_labels(shape.exclusive(job)),
     }
 
 

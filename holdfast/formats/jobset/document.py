@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
 from pydantic import Field
 
 from holdfast.formats.published import MetadataPart, Part
+from holdfast.formats.text import inside
 
 API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
 KIND: Final = "JobSet"
@@ -16,7 +18,12 @@ PREFIX: Final = "jobset.sigs.k8s.io/"
 """Prefix of the labels and annotations on child Jobs and pods."""
 
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-"""Requests one job per topology domain, which the published admission webhooks enforce."""
+"""The label of nodes whose values are topology domains: one Job a domain, and one domain a Job (row J21)."""
+NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+"""Beside it, whatever its value: somebody has labelled and tainted the nodes for each Job."""
+NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"
+NO_SCHEDULE: Final = "alpha.jobset.sigs.k8s.io/no-schedule"
+"""The label and the taint of those nodes."""
 
 INT32_MAXIMUM: Final = 2**31 - 1
 Int32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAXIMUM)]
@@ -125,12 +132,25 @@ class JobSet(Part):
     status: Any = None
 
 
+class Exclusive(NamedTuple):
+    """How the Jobs of a replicated job are kept apart."""
+
+    topology: str
+    """The label of nodes whose values are the domains."""
+    labelled: bool
+    """Whether nodes are labelled and tainted for each Job, so that pods select them."""
+
+
 class Shape:
     """A JobSet with the published defaults filled in: names, counts and groups, as labels and checks need them."""
 
-    def __init__(self, name: str, spec: SpecPart) -> None:
+    def __init__(
+        self, name: str, spec: SpecPart, namespace: str = "", annotations: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
+        self.namespace = namespace
         self.spec = spec
+        self.annotations = annotations
         self.jobs: tuple[ReplicatedJobPart, ...] = tuple(spec.replicatedJobs or ())
         network = spec.network or NetworkPart()
         self.dns = network.enableDNSHostnames is not False
@@ -146,6 +166,18 @@ class Shape:
     def job_name(self, job: ReplicatedJobPart, index: int) -> str:
         """Return the name of a child Job."""
         return f"{self.name}-{job.name}-{index}"
+
+    def exclusive(self, job: ReplicatedJobPart) -> Exclusive | None:
+        """Return which topology domains the Jobs of a replicated job have to themselves (row J21).
+
+        What the Job template says counts before what the JobSet says, and that before what its pods' template says.
+        """
+        own = job.template.metadata
+        levels = [own.annotations if own is not None else None, self.annotations, pod_annotations(job)]
+        asking = [level for level in levels if level and EXCLUSIVE in level]
+        if not asking:
+            return None
+        return Exclusive(asking[0][EXCLUSIVE], any(NODE_SELECTOR in level for level in asking))
 
     def coordinator(self) -> str | None:
         """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""
@@ -176,6 +208,12 @@ def replicas(job: ReplicatedJobPart) -> int:
 def group_name(job: ReplicatedJobPart) -> str:
     """Return the group a replicated job belongs to."""
     return "default" if job.groupName is None else job.groupName
+
+
+def pod_annotations(job: ReplicatedJobPart) -> Mapping[str, str] | None:
+    """Return the annotations of a replicated job's pod template, as far as they have that shape."""
+    found: Any = inside(job.template.spec, "template", "metadata", "annotations")
+    return cast("Mapping[str, str]", found) if isinstance(found, dict) else None
 
 
 def indexed(job: ReplicatedJobPart) -> bool:

@@ -63,9 +63,9 @@ def read(
     # A missing name has been reported: derived names are checked as if it were one character long.
     own_name = name_in(metadata, name, "a JobSet", problems) or "x"
     own_namespace = namespace_in(metadata, namespace, problems)
-    shape = Shape(own_name, spec)
+    shape = Shape(own_name, spec, own_namespace, metadata.annotations)
     settings = _settings(metadata, problems)
-    problems.extend(problems_in(parsed, shape))
+    problems.extend(problems_in(shape))
     if problems:
         raise InvalidWorkload(problems, source)
     components, places = read_components(shape, problems)

@@ -183,6 +183,8 @@ class Component(Model):
     """How many objects are created from the template, named `<its name>-<index>`; none: one, under its own name."""
     copy_labels: Annotated[dict[str, CopyLabel], Field(exclude_if=lambda value: not value)] = {}
     """What each copy carries by key, as a label and as an annotation, on its object and on its pods."""
+    copy_selectors: Annotated[dict[str, CopyLabel], Field(exclude_if=lambda value: not value)] = {}
+    """The labels of nodes that each copy's pods select, by key (row J21)."""
 
     @field_validator("name")
     @classmethod
@@ -199,7 +201,7 @@ class Component(Model):
         metadata = cast("dict[str, Any] | None", self.template.get("metadata"))
         if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
             raise ValueError("template.metadata.name: expected a name or a generateName")
-        check_copies(self.template, self.copies, self.copy_labels)
+        check_copies(self.template, self.copies, self.copy_labels, self.copy_selectors)
         paths = [pod_set.path for pod_set in self.pod_sets]
         for path in paths:
             if paths.count(path) > 1:
@@ -211,6 +213,11 @@ class Component(Model):
         """Its display name: its kind and its object's name."""
         title = f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
         return title if self.copies is None else f"{title} ({self.copies} {'copy' if self.copies == 1 else 'copies'})"
+
+    @property
+    def of_copies(self) -> dict[str, CopyLabel]:
+        """All that differs between copies: their labels, and the nodes that they select, as `nodeSelector.<key>`."""
+        return self.copy_labels | {f"nodeSelector.{key}": one for key, one in self.copy_selectors.items()}
 
     @property
     def bare(self) -> bool:

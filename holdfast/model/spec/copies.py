@@ -31,6 +31,10 @@ class CopyWord(StrEnum):
     """The workload's uid."""
     NAME = "Name"
     """Its object's name."""
+    NAMESPACED_NAME = "NamespacedName"
+    """`<namespace>_<object name>`."""
+    PRIORITY = "Priority"
+    """The value of its pods' PriorityClass; the label is left out where that cannot be read (row J21)."""
 
 
 class CopyLabel(Model):
@@ -47,13 +51,17 @@ class CopyLabel(Model):
         return self
 
 
-def check_copies(template: Mapping[str, Any], copies: int | None, labels: Mapping[str, CopyLabel]) -> None:
-    """Check a component's copies and their labels.
+def check_copies(
+    template: Mapping[str, Any], copies: int | None, labels: Mapping[str, CopyLabel], selectors: Mapping[str, CopyLabel]
+) -> None:
+    """Check a component's copies, their labels, and the nodes that they select.
 
     Raises:
         ValueError: naming the field and what is expected.
     """
     if copies is None:
+        if selectors:
+            raise ValueError("copySelectors: expected only beside copies: a single object has its own nodeSelector")
         if labels:
             raise ValueError("copyLabels: expected only beside copies: a single object bears its template's own labels")
         return

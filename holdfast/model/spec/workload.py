@@ -394,7 +394,7 @@ class Workload(Model):
                 [
                     component.body(),
                     [templates[name] for name in component.config],
-                    {key: one.model_dump(mode="json") for key, one in component.copy_labels.items()},
+                    {key: one.model_dump(mode="json") for key, one in component.of_copies.items()},
                 ]
             )
             for component in self.components
@@ -416,7 +416,7 @@ class Workload(Model):
                 ]
             )
             for component, labels, sizes in (
-                (one, one.copy_labels, {"replicas"} if one is members else set[str]()) for one in self.components
+                (one, one.of_copies, {"replicas"} if one is members else set[str]()) for one in self.components
             )
         }
 

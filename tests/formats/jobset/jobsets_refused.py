@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from tests.formats.documents import Json
+from holdfast.formats.jobset.document import EXCLUSIVE, NODE_SELECTOR
+from tests.formats.documents import PODS, Json
 from tests.formats.jobset.jobsets import jobset_of, replicated
 
 
 def failing(**rule: Any) -> Json:
     """Return a JobSet with one rule."""
     return jobset_of(failurePolicy={"rules": [{"action": "FailJobSet", **rule}]})
+
+
+def _pods(**spec: Any) -> Json:
+    """Return what a Job's spec has for pods with these fields."""
+    return {"template": {"spec": {**PODS["spec"], **spec}}}
 
 
 def ordered(*depends: tuple[str, str]) -> Json:
@@ -174,10 +180,26 @@ _CASES: Final[list[tuple[Any, ...]]] = [
     (jobset_of(replicated(paralelism=2)), f"{J}.paralelism", "is not a field here"),
     (jobset_of(suspend="yes"), "spec.suspend", "true or false"),
     (
-        jobset_of(annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}),
-        "metadata.annotations[alpha.jobset.sigs.k8s.io/exclusive-topology]",
-        "is not supported",
-        "only the published webhooks could place its pods",
+        jobset_of(annotations={EXCLUSIVE: "a rack"}),
+        f"{J}.template.metadata.annotations[{EXCLUSIVE}]",
+        "label key 'a rack'",
+        "no node can have such a label, so its pods would be refused",
+    ),
+    (
+        jobset_of(replicated("w" * 30), name="j" * 25, annotations={EXCLUSIVE: "rack", NODE_SELECTOR: ""}),
+        f"{J}.name",
+        "makes a node's label of 66 characters",
+        "no node can have such a label",
+    ),
+    (
+        jobset_of(replicated(job=_pods(tolerations={})), annotations={EXCLUSIVE: "rack"}),
+        f"{J}.template.spec.template.spec.tolerations",
+        "expected a list",
+    ),
+    (
+        jobset_of(replicated(job=_pods(affinity={"podAffinity": []})), annotations={EXCLUSIVE: "rack"}),
+        f"{J}.template.spec.template.spec.affinity.podAffinity",
+        "expected an object",
     ),
     (
         jobset_of(annotations={"holdfast.dev/profile": "streams"}),

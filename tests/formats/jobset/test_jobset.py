@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from holdfast.cli.app import app
 from holdfast.errors import ManagedElsewhere
 from holdfast.formats import read
-from holdfast.formats.jobset.document import FailureAction
+from holdfast.formats.jobset.document import EXCLUSIVE, NAMESPACED_JOB, NO_SCHEDULE, NODE_SELECTOR, FailureAction
 from holdfast.formats.jobset.policy import ACTIONS
 from holdfast.model import ActionKind, CopyWord, Scope
 from holdfast.profiles.jobset import POLICY, RULES_BEFORE
-from tests.formats.documents import Json
+from tests.formats.documents import PODS, Json
 from tests.formats.jobset.jobsets import P, component, jobset_of, one, replicated
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "jobset"
@@ -299,3 +299,59 @@ def test_J8_the_examples_are_valid(path: Path) -> None:
 
 def test_J8_every_example_is_read() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.yaml")} == set(STORIES)
+
+
+_TERM: Json = {
+    "labelSelector": {"matchExpressions": [{"key": f"{P}jobset-name", "operator": "Exists"}]},
+    "namespaceSelector": {},
+    "topologyKey": "rack",
+}
+_TOGETHER: Json = {**_TERM, "matchLabelKeys": [f"{P}job-key"]}
+_APART: Json = {**_TERM, "matchLabelKeys": [f"{P}priority"], "mismatchLabelKeys": [f"{P}job-key"]}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _terms(workload: Any, name: str) -> tuple[list[Json], list[Json]]:
+    affinity = component(workload, name).template["spec"]["template"]["spec"].get("affinity", {})
+    return tuple(affinity.get(kind, {}).get(_REQUIRED, []) for kind in ("podAffinity", "podAntiAffinity"))  # type: ignore[return-value]
+
+
+@pytest.mark.row("J21", level="pure")
+def test_J21_the_jobs_of_an_exclusive_topology_are_kept_apart_by_their_own_templates() -> None:
+    workload = one(jobset_of(replicated("a", replicas=2), replicated("b"), annotations={EXCLUSIVE: "rack"}))
+    for name in ("a", "b"):
+        assert _terms(workload, name) == ([_TOGETHER], [_APART])
+        job = component(workload, name)
+        assert job.copy_labels[f"{P}priority"].word is CopyWord.PRIORITY
+        assert not job.copy_selectors
+        assert job.template["metadata"]["annotations"][EXCLUSIVE] == "rack"
+        # JobSet's own controller, where there is one, would delete pods that its webhook has not placed.
+        assert EXCLUSIVE not in job.template["spec"]["template"]["metadata"]["annotations"]
+
+
+@pytest.mark.row("J21", level="pure")
+def test_J21_a_replicated_job_may_ask_alone_and_keeps_the_affinities_that_it_has() -> None:
+    there = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": "zone"}
+    alone = replicated(
+        "a", job={"template": {"spec": {**PODS["spec"], "affinity": {"podAffinity": {_REQUIRED: [there]}}}}}
+    )
+    alone["template"]["metadata"] = {"annotations": {EXCLUSIVE: "rack"}}
+    workload = one(jobset_of(alone, replicated("b")))
+    assert _terms(workload, "a") == ([there, _TOGETHER], [_APART])
+    assert _terms(workload, "b") == ([], [])
+    assert f"{P}priority" not in component(workload, "b").copy_labels
+    # What it says itself counts before what the JobSet says.
+    both = one(jobset_of(alone, replicated("b"), annotations={EXCLUSIVE: "zone"}))
+    assert _terms(both, "a")[1] == [_APART]
+    assert _terms(both, "b")[1] == [{**_APART, "topologyKey": "zone"}]
+
+
+@pytest.mark.row("J21", level="pure")
+def test_J21_with_labelled_nodes_each_job_selects_its_own() -> None:
+    annotations = {EXCLUSIVE: "rack", NODE_SELECTOR: "true"}
+    workload = one(jobset_of(replicated("a", replicas=2), annotations=annotations))
+    job = component(workload, "a")
+    assert _terms(workload, "a") == ([], [])
+    assert job.copy_selectors[NAMESPACED_JOB].word is CopyWord.NAMESPACED_NAME
+    spec = job.template["spec"]["template"]["spec"]
+    assert spec["tolerations"] == [{"key": NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"}]
