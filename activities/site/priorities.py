@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from holdfast.activities.kube.client import Forbidden, Kube
@@ -45,8 +45,9 @@ class Priorities:
             return {}
 
 
-def by_name(classes: list[Mapping[str, Any]]) -> dict[str, int]:
+def by_name(classes: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the priority of each class by name; under the empty name that of pods without a class."""
+    classes = list(classes)
     values = {str(one["metadata"]["name"]): int(one["value"]) for one in classes}
     # Of several defaults, Kubernetes takes the lowest.
     default = min((int(one["value"]) for one in classes if one.get("globalDefault")), default=0)

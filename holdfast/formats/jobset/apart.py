@@ -39,7 +39,8 @@ def keep_apart(pods: Json, asked: Exclusive, name_label: str, key_label: str) ->
     """
     spec: Json = pods["spec"]
     # JobSet's own controller deletes pods that have this annotation and are not placed in its way.
-    (pods["metadata"].get("annotations") or {}).pop(EXCLUSIVE, None)
+    annotations: Json = pods["metadata"]["annotations"]
+    annotations.pop(EXCLUSIVE, None)
     if asked.labelled:
         _list(spec, "tolerations").append({"key": NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"})
         return
