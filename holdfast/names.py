@@ -103,7 +103,7 @@ ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
 # Environment of a member's agent, and the audience of its token (docs/decisions/0030-rendezvous.md).
 ENV_RENDEZVOUS: Final = "HOLDFAST_RENDEZVOUS"
 """The URL of its rendezvous, without the path; its host may resolve to several addresses."""
-ENV_RENDEZVOUS_TOKEN: Final = "HOLDFAST_RENDEZVOUS_TOKEN_FILE"
+ENV_RENDEZVOUS_TOKEN: Final = "HOLDFAST_RENDEZVOUS_TOKEN_FILE"  # noqa: S105 - a name
 ENV_MEMBER: Final = "HOLDFAST_MEMBER"
 ENV_ROLE: Final = "HOLDFAST_ROLE"
 ENV_POD_UID: Final = "HOLDFAST_POD_UID"

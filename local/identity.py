@@ -8,7 +8,7 @@ from holdfast.local.stack import Stack
 from holdfast.local.system.credentials import write_private
 from holdfast.local.system.errors import StackError
 
-TOKEN_LIFE = "24h"
+TOKEN_LIFE = "24h"  # noqa: S105 - a duration
 WORKER = ("holdfast-system", "holdfast-worker")
 
 

@@ -212,7 +212,7 @@ class Process:
     def _rendezvous(self) -> str:
         """Return the URL of the rendezvous that pods are given; empty if it is not known."""
         served = self.addresses.get("rendezvous", "")
-        everywhere = served.rpartition(":")[0] in {"0.0.0.0", "[::]", "::"}
+        everywhere = served.rpartition(":")[0] in {"0.0.0.0", "[::]", "::"}  # noqa: S104 - compared alone
         return self._settings.rendezvous_url or (f"http://{served}" if served and not everywhere else "")
 
     def _note_start(self) -> None:

@@ -36,7 +36,7 @@ async def whole_list(ask: Ask, query: Mapping[str, str], keep: Callable[[Object]
     first = dict(query)
     for nth in range(BEGUN_ANEW + 1):
         if nth:
-            await asyncio.sleep(PAUSE_FIRST * 2 ** (nth - 1) * random.uniform(0.5, 1))
+            await asyncio.sleep(PAUSE_FIRST * 2 ** (nth - 1) * random.uniform(0.5, 1))  # noqa: S311 - spreads load
             # Without a version it is a quorum read, so the second list is no older than the first.
             first.pop("resourceVersion", None)
         try:

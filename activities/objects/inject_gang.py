@@ -12,7 +12,7 @@ from holdfast.activities.kube.raw import mapping
 
 TOKEN_LIFE: Final = 600
 """Seconds; the kubelet renews the token before they pass."""
-TOKEN_VOLUME: Final = "holdfast-rendezvous"
+TOKEN_VOLUME: Final = "holdfast-rendezvous"  # noqa: S105 - a name
 TOKEN_DIRECTORY: Final = f"/var/run/secrets/{names.RENDEZVOUS_AUDIENCE}"
 TOKEN_FILE: Final = f"{TOKEN_DIRECTORY}/token"
 TERMINATION_GRACE: Final = 45

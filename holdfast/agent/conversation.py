@@ -111,7 +111,7 @@ class Conversation:
             if not isinstance(error, Unreachable):
                 _log.exception("an exchange with the rendezvous has failed")
             self._lost(error)
-            await self._changed_within(self._pause * random.uniform(0.5, 1.0))
+            await self._changed_within(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
             return
         finally:
             asking.cancel()

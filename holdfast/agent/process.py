@@ -178,7 +178,8 @@ def free_port() -> int:
 
 def _folder(incarnation: str) -> str:
     """Create the folder of the error files where the image allows it; return an empty path if nowhere."""
-    for parent in (os.environ.get("TMPDIR"), "/tmp", "/dev/shm", os.getcwd()):
+    # `mkdir` takes no folder or link that is there already, so nobody else can put one in its place.
+    for parent in (os.environ.get("TMPDIR"), "/tmp", "/dev/shm", os.getcwd()):  # noqa: S108
         if parent:
             path = os.path.join(parent, f"holdfast-agent-{incarnation}")
             with contextlib.suppress(OSError):

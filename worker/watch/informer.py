@@ -231,7 +231,7 @@ class Informer(Generic[T]):
             resource_version=self._version,
             labels=self._labels,
             timeout_seconds=WATCH_SECONDS,
-            quiet_seconds=self._quiet * random.uniform(0.8, 1.2),
+            quiet_seconds=self._quiet * random.uniform(0.8, 1.2),  # noqa: S311 - spreads load
         )
         async for event in events:
             self._failures = 0
@@ -276,7 +276,7 @@ class Informer(Generic[T]):
         self._version, self._known = "", 0
         self._stand(standing, error.message)
         pause = BACKOFF_ESSENTIAL if self._essential else BACKOFF_UNWATCHABLE
-        await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+        await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads load
 
     async def _pause(self) -> None:
         """Wait a little, longer each time, but at most until the API server answers again.
@@ -288,5 +288,6 @@ class Informer(Generic[T]):
             self._failures = 0
             return  # A stream ended or fell silent while the server is healthy.
         self._failures += 1
-        pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2 ** (self._failures - 1)) * random.uniform(0.5, 1)
+        longest = min(BACKOFF_LAST, BACKOFF_FIRST * 2 ** (self._failures - 1))
+        pause = longest * random.uniform(0.5, 1)  # noqa: S311 - spreads load
         await self._pulse.wait(pause)

@@ -39,7 +39,7 @@ def elastic(stack: Stack, keep: bool) -> bool:
     say("\n2. A worker, which also serves the rendezvous of elastic gangs")
     asyncio.run(enabled(stack))
     answered = f"{RealNode(stack.directory).address}:{free_port()}"
-    folder = Path("/var/tmp") / f"holdfast-elastic-{secrets.token_hex(3)}"
+    folder = Path("/var/tmp") / f"holdfast-elastic-{secrets.token_hex(8)}"  # noqa: S108 - its name is random
     try:
         with worker(stack, worker_kubeconfig(stack), keep, {"HOLDFAST_RENDEZVOUS_ADDRESS": answered}) as log:
             try:
