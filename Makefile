@@ -33,7 +33,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test test-all times lint format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,13 @@ lint: setup ## ruff, import layers, strict types
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/basedpyright
+
+# Lint must not fail because a network is away, so that it does not ask for advisories.
+AUDIT := .venv-audit
+audit: setup ## published advisories on the locked dependencies, as far as PyPI answers
+	@[ -x $(AUDIT)/bin/pip-audit ] || { echo "==> $(AUDIT): dependencies, by requirements/audit.lock"; $(PYTHON) -m venv $(AUDIT) && \
+		$(AUDIT)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/audit.lock; }
+	@$(BIN)/python -m tests.advisories $(AUDIT)/bin/pip-audit requirements/runtime.lock
 
 format: setup ## let ruff put the sources in order
 	$(BIN)/ruff check --fix .
@@ -176,6 +183,7 @@ lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer on
 	$(LOCK) $(LOCK_ARGS) pyproject.toml --all-extras requirements/dev.in --group bench -o requirements/dev.lock
 	$(LOCK) $(LOCK_ARGS) requirements/build.in -o requirements/build.lock
 	$(LOCK) $(LOCK_ARGS) requirements/docs.in -o requirements/docs.lock
+	$(LOCK) $(LOCK_ARGS) requirements/audit.in -o requirements/audit.lock
 
 DOCS := .venv-docs
 docs: ## the documentation as a site, its links and anchors checked: reports/site/index.html
