@@ -1,6 +1,6 @@
 """Asks pip-audit for published advisories on locked dependencies: `make audit` prints them.
 
-An advisory fails it. An advisory source that does not answer fails nothing, but is said: what was not asked is not safe.
+An advisory fails it. Where no advisory source answers it says so and fails nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def told(output: str, error: str) -> tuple[list[str], int]:
 def main(argv: Sequence[str]) -> int:
     """Run `pip-audit` on a lock file; both are named in the arguments."""
     program, lock = argv
-    command = [program, "--disable-pip", "--require-hashes", "-r", lock, "--format", "json", "--progress-spinner", "off"]
+    options = ("--disable-pip", "--require-hashes", "--format", "json", "--progress-spinner", "off")
+    command = [program, *options, "-r", lock]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines, code = told(done.stdout, done.stderr)
     print("\n".join(lines))

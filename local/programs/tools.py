@@ -18,6 +18,7 @@ APPWRAPPER_SUITE = "1.2.1"
 TRAINING_OPERATOR = "1.9.3"
 KUBERAY = "1.6.0"
 HELM = "3.19.5"
+KUBE_SCORE = "1.20.0"
 
 OS = platform.system().lower()
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -254,6 +255,19 @@ TOOLS: dict[str, Tool] = {
                 f"helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor={KUBERNETES.split('.')[0]}",
                 f"helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor={KUBERNETES.split('.')[1]}",
             ),
+            version_args=("version",),
+        ),
+        Tool(
+            name="kube-score",
+            version=KUBE_SCORE,
+            module="kube-score",
+            package="github.com/zegl/kube-score/cmd/kube-score",
+            seconds=60,
+            release=Release(
+                f"https://github.com/zegl/kube-score/releases/download/v{KUBE_SCORE}/kube-score_{KUBE_SCORE}_{OS}_{ARCH}",
+                f"https://github.com/zegl/kube-score/releases/download/v{KUBE_SCORE}/checksums.txt",
+            ),
+            stamp=(f"main.version={KUBE_SCORE}",),
             version_args=("version",),
         ),
         Tool(
