@@ -114,11 +114,14 @@ async def temporal(
                 yield Check("temporal", False, error.message, "check this identity's rights in the Temporal namespace")
     except NotReachable as error:
         yield Check("temporal", False, error.detail or str(error), f"{error.address}: {error.remedy}", unreachable=True)
+    except HoldfastError as error:
+        yield Check("temporal", False, str(error), "correct what it names, then ask again")
 
 
 async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | None = None) -> AsyncIterator[Check]:
     """Check Kubernetes: does it answer, serve the types and grant the worker its rights; are namespaces enabled?"""
     from holdfast.cli.cluster.front_door import front_door
+    from holdfast.cli.cluster.trust import rights_beyond
     from holdfast.cli.common.kubernetes import reached, server_of
 
     try:
@@ -135,6 +138,8 @@ async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | N
                 yield check
             if served:
                 async for check in _rights(kube):
+                    yield check
+                async for check in rights_beyond(kube):
                     yield check
             async for check in front_door(kube):
                 yield check

@@ -25,8 +25,8 @@ def doctor(
     context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Check connections, versions, rights, types, search attributes and workers; print a remedy for each problem."""
-    from holdfast.cli.cluster import checks
+    """Check connections, versions, rights, types, search attributes, workers and trust; say what to do about each."""
+    from holdfast.cli.cluster import checks, trust
     from holdfast.cli.common.about import versions
 
     named = place.cluster or os.environ.get("HOLDFAST_CLUSTER") or None
@@ -41,6 +41,7 @@ def doctor(
         found += [check async for check in checks.kubernetes(config, context, uids)]
         found += [checks.binding(named, uids.bound, uids.here)] if named else []
         found += [check async for check in checks.store(named)]
+        found += trust.local(place.address)
         return found
 
     found = asyncio.run(go())
