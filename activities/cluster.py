@@ -98,6 +98,7 @@ class ClusterActivities:
         rendezvous: str = "",
         data: Data | None = None,
         provisioning: Provisioning | None = None,
+        namespaces: tuple[str, ...] = (),
     ) -> None:
         """Prepare the activities.
 
@@ -113,11 +114,13 @@ class ClusterActivities:
             rendezvous: the address where pods reach the rendezvous of their gang; empty: they cannot.
             data: the settings for data sets; None where this worker stages none.
             provisioning: the service that boots, erases and powers off nodes' machines; None without one.
+            namespaces: the only namespaces in which anything is made or changed; empty: every enabled one.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
         self._identities = Identities()
-        self._site = Site(kube, cluster, cluster_uid, installation, limits, *seeing, rendezvous=rendezvous, data=data)
+        where = (cluster, cluster_uid, installation)
+        self._site = Site(kube, *where, limits, *seeing, rendezvous=rendezvous, data=data, namespaces=namespaces)
 
     @property
     def short(self) -> list[Callable[..., Any]]:

@@ -193,7 +193,7 @@ class Process:
         provisioning = Redfish(access, machines) if access is not None else None
         rules = (given.limits, sight, marks, given.silence)
         cluster = ClusterActivities(
-            kube, given.cluster, uid, installation, *rules, self._rendezvous(), data, provisioning
+            kube, given.cluster, uid, installation, *rules, self._rendezvous(), data, provisioning, given.namespaces
         )
         meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)

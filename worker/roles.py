@@ -26,7 +26,6 @@ from temporalio.worker import (
 
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
-from holdfast.model import OperationKind
 from holdfast.model.calls.cluster import Target
 from holdfast.runner import with_failing_once
 from holdfast.worker.entities.queues import Admission
@@ -135,7 +134,7 @@ Share = tuple[str, list[Callable[..., Any]], Slots]
 
 def _activities(client: Client, settings: Settings, role: Role, share: Share, around: Sequence[Interceptor]) -> Worker:
     queue, activities, slots = share
-    interceptors: Sequence[Interceptor] = [*around, LogContext(), OwnersOnly(), NamespacesAllowed(settings.namespaces)]
+    interceptors: Sequence[Interceptor] = [*around, LogContext(), OwnersOnly()]
     return Worker(
         client,
         task_queue=queue,
@@ -219,36 +218,6 @@ class _Owner(ActivityInboundInterceptor):
             raise ApplicationError(
                 f"workflow {info.workflow_id!r} of type {info.workflow_type} may not {info.activity_type} what belongs "
                 f"to {target.workflow_id!r}: expected that workflow, of type {names.WORKLOAD_WORKFLOW}",
-                type=names.ERROR_REFUSED,
-                non_retryable=True,
-            )
-        return await super().execute_activity(input)
-
-
-class NamespacesAllowed(Interceptor):
-    """Refuses to start anything in a namespace that the operator has not listed; removals are still allowed."""
-
-    def __init__(self, namespaces: Sequence[str]) -> None:
-        """Allow these namespaces; all if there are none."""
-        self._namespaces = tuple(namespaces)
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Check the namespace before each activity, if there is a list."""
-        return _Gate(next, self._namespaces) if self._namespaces else next
-
-
-class _Gate(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, namespaces: tuple[str, ...]) -> None:
-        super().__init__(next)
-        self._namespaces = namespaces
-
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        target: Any = getattr(input.args[0], "target", None) if input.args else None
-        begins = activity.info().activity_type in {OperationKind.STAGE, OperationKind.PREPARE, OperationKind.CREATE}
-        if begins and target is not None and target.namespace not in self._namespaces:
-            raise ApplicationError(
-                f"namespace {target.namespace!r} is not among those this worker may act in: "
-                f"expected one of {', '.join(self._namespaces)} (setting `namespaces`)",
                 type=names.ERROR_REFUSED,
                 non_retryable=True,
             )

@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.activities.data.cache import Fetched
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.storage import Away, BadData, Changed, check_keys, digest_of
+from holdfast.activities.site.closed import unserved
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, refused
 from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import DataSet, Mount
@@ -23,6 +24,8 @@ async def stage(site: Site, given: StageInput) -> Staged:
         ApplicationError: of type `ClusterMismatch`, or `Refused`.
     """
     site.check(given.target)
+    if why := unserved(site, given.target.namespace):
+        raise refused(why)
     data = site.data
     if data is None:
         raise refused(

@@ -86,16 +86,28 @@ def opted_in(metadata: object) -> bool:
     return mapping(mapping(metadata).get("annotations")).get(names.ANNOTATION_RUN_AS) == names.RUN_AS_ALLOWED
 
 
-async def namespace_closed(kube: Kube, target: Target, permits: Permits) -> Closed | None:
+def unserved(site: Site, namespace: str) -> str:
+    """Return why this worker makes and changes nothing in a namespace; empty if it serves it (row X11)."""
+    if not site.namespaces or namespace in site.namespaces:
+        return ""
+    return (
+        f"namespace {namespace!r} is not among those this worker may act in: "
+        f"expected one of {', '.join(site.namespaces)} (setting `namespaces`)"
+    )
+
+
+async def namespace_closed(site: Site, target: Target, permits: Permits) -> Closed | None:
     """Return why a workload may create nothing in its namespace; None if it may, or could a moment ago.
 
     Raises:
         KubeError: if the API server does not say.
     """
+    if why := unserved(site, target.namespace):
+        return Closed(why, opens=False)
     what = ("namespace", target.namespace, target.run_as)
     if permits.has(*what):
         return None
-    closed = await closed_to(kube, target.namespace, target.run_as)
+    closed = await closed_to(site.kube, target.namespace, target.run_as)
     if closed is None:
         permits.give(*what)
     return closed
@@ -144,7 +156,7 @@ async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], source
 
 
 async def _withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str]) -> Closed | None:
-    closed = await namespace_closed(site.kube, target, site.permits)
+    closed = await namespace_closed(site, target, site.permits)
     if closed is not None:
         return closed
     for source in sources:

@@ -113,7 +113,7 @@ def _raise(closed: Closed, place: str = "") -> NoReturn:
 
 
 async def _check_namespace(site: Site, target: Target, permits: Permits) -> None:
-    closed = await namespace_closed(site.kube, target, permits)
+    closed = await namespace_closed(site, target, permits)
     if closed is not None:
         _raise(closed)
 

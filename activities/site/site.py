@@ -69,6 +69,8 @@ class Site:
     """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
     data: Data | None = None
     """How data sets are staged; None if this worker stages none."""
+    namespaces: tuple[str, ...] = ()
+    """The only namespaces in which this worker makes or changes anything; empty: every enabled one."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     links: Links = field(default_factory=Links)

@@ -46,11 +46,23 @@ RENDEZVOUS = "http://rendezvous.example:8086"
 class Bench:
     """One workload of one namespace."""
 
-    def __init__(self, kube: Kube, admin: Kube, namespace: str, cluster_uid: str, name: str = "train") -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        admin: Kube,
+        namespace: str,
+        cluster_uid: str,
+        name: str = "train",
+        served: tuple[str, ...] = (),
+    ) -> None:
         self.kube = kube
         self.admin = admin
         self.namespace = namespace
-        self.activities = ClusterActivities(kube, "test", cluster_uid, INSTALLATION, Limits(), rendezvous=RENDEZVOUS)
+        self.served = served
+        """The setting `namespaces` of the worker."""
+        self.activities = ClusterActivities(
+            kube, "test", cluster_uid, INSTALLATION, Limits(), rendezvous=RENDEZVOUS, namespaces=served
+        )
         self.target = Target(
             cluster="test",
             cluster_uid=cluster_uid,
@@ -74,9 +86,9 @@ class Bench:
         self._sequence = 0
 
     @classmethod
-    async def make(cls, kube: Kube, admin: Kube, namespace: str) -> Self:
+    async def make(cls, kube: Kube, admin: Kube, namespace: str, served: tuple[str, ...] = ()) -> Self:
         system = await admin.get("v1", "Namespace", "kube-system")
-        return cls(kube, admin, namespace, system["metadata"]["uid"])
+        return cls(kube, admin, namespace, system["metadata"]["uid"], served=served)
 
     def report(self, **changes: Any) -> Report:
         self._sequence += 1

@@ -278,7 +278,7 @@ class Settings(BaseSettings):
     kube_context: str = ""
     """Context of the kubeconfig. Empty: the current one."""
     namespaces: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
-    """The only namespaces this worker acts in. Empty: every namespace that is enabled."""
+    """The only namespaces in which this worker makes or changes anything; it removes everywhere. Empty: all enabled."""
 
     grace_period_maximum: Duration = Limits().grace_period_maximum
     """Caps every workload's waits, for example 24h."""

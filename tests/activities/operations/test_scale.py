@@ -27,7 +27,7 @@ class Gang:
     def __init__(self, bench: Bench) -> None:
         given = bench.target
         self.bench = bench
-        self.site = Site(bench.kube, given.cluster, given.cluster_uid, INSTALLATION, Limits())
+        self.site = Site(bench.kube, given.cluster, given.cluster_uid, INSTALLATION, Limits(), namespaces=bench.served)
         self.told: list[tuple[int, int]] = []
         self.refuses = ""
 

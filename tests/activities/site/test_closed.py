@@ -6,13 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.data.settings import Data
+from holdfast.activities.data.stage import stage
 from holdfast.activities.kube.client import Forbidden, NotFound, Unreachable
 from holdfast.activities.site.closed import withdrawn
 from holdfast.activities.site.permission_cache import FRESH, Permits
+from holdfast.activities.site.site import Site
+from holdfast.model import Limits
 from holdfast.model.calls.cluster import Target
+from holdfast.model.calls.stage import StageInput
 
 ROW = pytest.mark.row
 OPEN = {"labels": {names.LABEL_NAMESPACE_ENABLED: "true"}}
@@ -49,10 +54,10 @@ class Cluster:
         return {"metadata": self.there[kind, name]}
 
 
-def site(cluster: Cluster, *grants: str) -> Any:
+def site(cluster: Cluster, *grants: str, namespaces: tuple[str, ...] = ()) -> Any:
     nothing: Any = None
     data = Data(nothing, nothing, tuple(("team", one) for one in grants))
-    return SimpleNamespace(kube=cluster, permits=Permits(), data=data)
+    return SimpleNamespace(kube=cluster, permits=Permits(), data=data, namespaces=namespaces)
 
 
 def named(account: str) -> dict[str, Any]:
@@ -145,3 +150,26 @@ async def test_X4_what_was_allowed_is_asked_again_within_a_minute(monkeypatch: p
     assert not permits.has("namespace", "other")
     monkeypatch.setattr("holdfast.activities.site.permission_cache.FRESH", 0.0)
     assert not permits.has("namespace", "team")
+
+
+@ROW("X11", level="pure")
+@pytest.mark.parametrize(("namespaces", "served"), [((), True), (("team",), True), (("other", "third"), False)])
+async def test_X11_nothing_is_made_in_a_namespace_that_the_worker_does_not_serve(
+    namespaces: tuple[str, ...], *, served: bool
+) -> None:
+    cluster = Cluster()
+    closed = await withdrawn(site(cluster, namespaces=namespaces), TARGET, POD)
+    assert (closed is None) is served
+    if closed is not None:
+        assert "'team' is not among those this worker may act in: expected one of other, third" in closed.why
+        assert not closed.opens, "no grant opens it: the operator has closed it"
+        assert cluster.asked == 0
+
+
+@ROW("X11", level="pure")
+async def test_X11_no_data_is_staged_for_a_namespace_that_the_worker_does_not_serve() -> None:
+    nothing: Any = None
+    here = Site(nothing, TARGET.cluster, TARGET.cluster_uid, "i", Limits(), namespaces=("other",))
+    with pytest.raises(ApplicationError, match="expected one of other") as refusal:
+        await stage(here, StageInput(target=TARGET, mounts=()))
+    assert refusal.value.type == names.ERROR_REFUSED

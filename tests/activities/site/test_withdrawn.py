@@ -49,9 +49,15 @@ async def opted_out(bench: Bench) -> None:
     await annotated(bench, names.RUN_AS_DEFAULT, None)
 
 
+async def unserved(bench: Bench) -> None:
+    """What `as_another_worker` returns serves another namespace alone."""
+    bench.served = ("another",)
+
+
 TAKEN: dict[str, tuple[Callable[[Bench], Awaitable[None]], str]] = {
     "the namespace is closed": (closed, "is not enabled for Holdfast"),
     "its account has opted out": (opted_out, "does not let workloads run as it"),
+    "the worker serves other namespaces": (unserved, "expected one of another (setting `namespaces`)"),
 }
 
 
@@ -65,7 +71,7 @@ def as_account(name: str) -> Component:
 
 async def as_another_worker(bench: Bench) -> Bench:
     """Return the same workload as a worker sees it that was allowed nothing yet."""
-    other = await Bench.make(bench.kube, bench.admin, bench.namespace)
+    other = await Bench.make(bench.kube, bench.admin, bench.namespace, served=bench.served)
     other.components, other.owner_uid, other.objects = bench.components, bench.owner_uid, bench.objects
     other._sequence = 1000
     return other
@@ -128,6 +134,18 @@ async def test_X4_a_gang_does_not_grow_and_may_shrink(bench: Bench, taken: str):
     assert await pods() == 2
     assert (await gang.scaled(1)).done, "what is there can always be taken away"
     assert await pods() == 1
+
+
+@ROW("X11", level="e2e")
+async def test_X11_nothing_begins_in_a_namespace_that_the_worker_does_not_serve(bench: Bench):
+    await unserved(bench)
+    other = await as_another_worker(bench)
+    made = changes(bench.kube)
+    with pytest.raises(ApplicationError, match="expected one of another") as refusal:
+        await other.prepare()
+    assert (refusal.value.type, refusal.value.non_retryable) == (names.ERROR_REFUSED, True)
+    assert await bench.anchor() is None
+    assert made == []
 
 
 @ROW("X12", level="e2e")
