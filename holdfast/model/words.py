@@ -16,7 +16,8 @@ TEXT_KEPT: Final = 1024
 _HIDDEN: Final = "\ufffd"
 _BLANK: Final = re.compile("[\u115f\u1160\u2800\u3164\uffa0]")
 """Letters that show nothing."""
-_MARKUP: Final = re.compile(r"([\\`\[\]<|])")
+_MARKUP: Final = re.compile(r"([\\`\[\]<|@]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""What begins markup, and what makes a page link an address that merely stands there: `://`, `www.` and `@`."""
 
 
 def printable(text: str) -> str:
@@ -38,7 +39,7 @@ def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as one line in which Markdown finds no hidden link, no HTML, no code and no cell of a table."""
+    """Return a text as one line in which Markdown finds no link, no HTML, no code and no cell of a table."""
     return _MARKUP.sub(r"\\\1", plain(text))
 
 

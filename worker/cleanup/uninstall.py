@@ -54,6 +54,8 @@ class Thing:
     deleting: bool
     finalizers: tuple[str, ...]
     installation: str
+    copied: bool = False
+    """Whether it names a workflow of another namespace: a copy, for which no workflow is responsible (row X8)."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -155,6 +157,9 @@ async def remove_workloads(
         workflows = await open_workflows(ground.client, ground.site.cluster, namespace)
         if not things and not workflows:
             return
+        for one in things:
+            if one.copied:
+                await _copy_goes(ground, one, say)
         applied = [one for one in things if one.api_version != names.API_VERSION]
         for one in applied:
             if not one.deleting:
@@ -175,6 +180,14 @@ async def remove_workloads(
                 "what a workload waits for, `holdfast sweep` removes what no workflow is responsible for"
             )
         await asyncio.sleep(_LOOK)
+
+
+async def _copy_goes(ground: Ground, thing: Thing, say: Say) -> None:
+    """Release and delete a copy: nobody else would, and it has nothing that is made of it."""
+    await _let_go(ground, thing)
+    if not thing.deleting:
+        await _unless_gone(ground.site.kube.delete(*thing.key, uid=thing.uid))
+        say(f"{thing} is removed: it is a copy of one of another namespace")
 
 
 async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
@@ -383,7 +396,7 @@ async def _listed(ground: Ground, api_version: str, kind: str, namespace: str = 
 
 def _thing(api_version: str, kind: str, found: Mapping[str, Any]) -> Thing:
     metadata = found["metadata"]
-    labels = mapping(metadata.get("labels"))
+    labels, said = mapping(metadata.get("labels")), str(mapping(found.get("spec")).get("workflowId") or "")
     return Thing(
         api_version,
         kind,
@@ -393,7 +406,16 @@ def _thing(api_version: str, kind: str, found: Mapping[str, Any]) -> Thing:
         bool(metadata.get("deletionTimestamp")),
         tuple(map(str, metadata.get("finalizers") or ())),
         str(labels.get(names.LABEL_INSTALLATION) or ""),
+        api_version == names.API_VERSION and _is_elsewhere(said, metadata["namespace"]),
     )
+
+
+def _is_elsewhere(workflow_id: str, namespace: str) -> bool:
+    """Whether a workload's workflow id is of another namespace; not where it cannot be read."""
+    try:
+        return names.parse_workflow_id(workflow_id)[1] != namespace
+    except ValueError:
+        return False
 
 
 def _still_there(things: Sequence[Thing], workflows: Sequence[WorkflowExecution]) -> str:

@@ -17,6 +17,7 @@ from holdfast.policy.loop.change import ComponentsChange
 from holdfast.worker.cleanup.sweep import Verdict
 from holdfast.worker.cleanup.sweep_delete import Outcome, Result, sweep, to_remove
 from holdfast.worker.cleanup.sweep_lookup import survey
+from tests.e2e.cleanup.test_disabled import disable
 from tests.e2e.cleanup.test_sweep import footing
 from tests.e2e.ground.site import appwrapper, job, open_site, until
 from tests.e2e.ground.space import Space, open_space, pod, pod_template
@@ -118,6 +119,24 @@ async def _beside_a_hostile_namespace(space: Space, hostile: Space) -> None:
     assert [(one.item.left.namespace, one.result) for one in outcomes] == [(space.namespace, Result.REMOVED)]
     assert await space.pods("train") == []
     assert await standing(hostile) == before
+
+
+@pytest.mark.row("X8", level="e2e")
+async def test_X8_a_copied_anchor_blocks_no_removal_and_what_it_is_of_runs_on(stack: Stack, tmp_path: Path):
+    async with open_site(stack, tmp_path, prefix=law.COPIED.rstrip("-")) as site:
+        await site.start_worker()
+        async with open_space(site) as space, open_space(site) as hostile:
+            handle = await space.submit(appwrapper("train", job()))
+            await space.reach(handle, "Running", 1)
+            mine = await standing(space)
+            await copy_owners(space, hostile)
+            code, said = await disable(hostile, "--workloads", "remove", "--timeout", "30s")
+            assert code == 0, said
+            assert said.count("it is a copy of one of another namespace") == 3, said
+            assert not await standing(hostile)
+            assert await standing(space) == mine
+            assert (await space.reach(handle, "Running", 1)).restarts == 0
+            await cancelled(handle)
 
 
 async def copy_owners(space: Space, hostile: Space) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import random
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,9 +50,12 @@ PIECES = (
         "`",
         "\\",
     ),
+    *("https://evil.example", "HTTP://x.y/z", "www.evil.example", "WWW.x", "mailto:a@b.example", "ftp://x", "@"),
     *("![x](y)", "]|[", "worker-3 exited 137", "naïve", "日本語", " ", "     "),
 )
 ROW = pytest.mark.row("X14", level="pure")
+LINKED = re.compile(r"://|www\.", re.IGNORECASE)
+"""What GitHub's Markdown turns into a link by itself."""
 
 
 def hostile(seed: int) -> str:
@@ -91,7 +95,8 @@ def check(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert shortened(text).isprintable()
     assert len(shortened(text)) <= TEXT_KEPT
     assert set(printable(text)) & {chr(code) for code in (*range(32), *range(127, 160))} <= {"\n"}
-    assert not set(unescaped(escaped(text))) & set("`[]<|")
+    assert not set(unescaped(escaped(text))) & set("`[]<|@")
+    assert not LINKED.search(unescaped(escaped(text)))
 
     message = pod_facts(pod(text)).message
     assert message.isprintable()
@@ -113,7 +118,8 @@ def check(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert len(told.split("\n")) == len(quiet.split("\n"))
     assert all(line.isprintable() for line in told.split("\n"))
-    assert not set(unescaped(told)) & set("`[]<")
+    assert not set(unescaped(told)) & set("`[]<@")
+    assert not LINKED.search(unescaped(told))
     assert unescaped(told).count("|") == unescaped(quiet).count("|")
 
     view = ExplanationView(
