@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from holdfast.model import CheckpointState, Phase, PodCounts, Reason, Status
 from holdfast.model.entities.broker import CANDIDATES_MAXIMUM, REFUSED_MAXIMUM, Asked, Broker, Candidate
 from holdfast.model.spec.checkpoint import CheckpointRequest
+from holdfast.model.words import escaped
 from holdfast.policy.entities import broker as policy
 from tests.policy.lives.life import START
 
@@ -201,7 +202,7 @@ def test_L14_nobody_is_asked_to_save_to_a_store_that_is_away() -> None:
         "2 can save their state: 0 are at it, 2 were due, 2 of them wait; nobody is asked while the store is away: "
         "http://store:7070 does not answer: Connection refused"
     )
-    assert told.message in policy.details(state)
+    assert escaped(told.message) in policy.details(state)
     state, asked = policy.looked(state, due, NOW + timedelta(minutes=1))
     assert names_of(asked) == ["a", "b"], "they are still due, in their order"
     assert "away" not in policy.status(state).message

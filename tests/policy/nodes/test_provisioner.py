@@ -20,6 +20,7 @@ from holdfast.model.entities.provisioner import (
     ProvisionerState,
     Result,
 )
+from holdfast.model.words import escaped
 from holdfast.policy.nodes import provisioner as policy
 from holdfast.policy.nodes.fences import FENCES_BYTES
 from holdfast.policy.nodes.provisioner_status import details, pending, status
@@ -398,7 +399,7 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     play.ends(2, Result.AWAY, "timed out")
     assert details(play.state, play.busy, at(1)).splitlines() == [
         "**2 requests are pending, 1 of them under way, 1 of them fences; 0 have ended; 1 nodes are in quarantine; "
-        f"{HERE} is away since 01-01 00:00:00 UTC**",
+        f"{escaped(HERE)} is away since 01-01 00:00:00 UTC**",
         "",
         f"- `{HERE}` **does not answer**: timed out; asked 1 times, next at 00:00:02 UTC",
         f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {HERE} is away: timed out: "
