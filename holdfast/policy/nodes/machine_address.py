@@ -13,6 +13,10 @@ PLACEHOLDER: Final = "{node}"
 SETTING: Final = "provisioner_addresses_from_nodes"
 """The setting that lists the addresses that a node's annotation may name."""
 EXPECTED: Final = f"expected a URL such as https://bmc.example.com/redfish/v1/Systems/{PLACEHOLDER}"
+BELOW: Final = (
+    f"expected a domain after {PLACEHOLDER}, such as https://{PLACEHOLDER}.bmc.example.com/redfish/v1/Systems/1: "
+    "else whoever names a node names the host that the password is sent to"
+)
 _NODE: Final = "node-7"
 _SAID_MAXIMUM: Final = 120
 _PLAIN: Final = re.compile(r"[!-\[\]-~]+")
@@ -47,9 +51,16 @@ def unusable(address: str, *, password: bool = False) -> str:
         return EXPECTED
     if not parts.path.strip("/"):
         return f"it has no path: {EXPECTED}"
+    if PLACEHOLDER in _host_of(address).rpartition(".")[2]:
+        return BELOW
     if password and not url.startswith("https://"):
         return "expected https://, since by http:// the password would be sent unencrypted"
     return ""
+
+
+def _host_of(address: str) -> str:
+    """Return the host of a usable address, `{node}` included."""
+    return address.partition("://")[2].partition("/")[0].partition(":")[0]
 
 
 def addresses(node: str, template: str, listed: Iterable[str]) -> tuple[str, ...]:

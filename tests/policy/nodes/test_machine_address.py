@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.policy.nodes.machine_address import EXPECTED, Address, address, addresses, unusable
+from holdfast.policy.nodes.machine_address import BELOW, EXPECTED, Address, address, addresses, unusable
 
 ROW = pytest.mark.row
 NODE = "https://{node}/redfish/v1/Systems/1"
@@ -138,7 +138,16 @@ def test_X1_the_addresses_of_a_node_are_the_templates_and_the_listed_ones() -> N
     assert address(longest, "", PATH).url.endswith(longest)
 
 
-USABLE = [NODE, SUFFIX, PORT, PATH, DELL, ONE, "https://[fd00::7]:8443/redfish/v1/Systems/{node}", "https://a_b/x"]
+USABLE = [
+    SUFFIX,
+    PORT,
+    PATH,
+    DELL,
+    ONE,
+    "https://[fd00::7]:8443/redfish/v1/Systems/{node}",
+    "https://a_b/x",
+    "https://{node}-bmc.corp/x",
+]
 
 
 @ROW("X1", level="pure")
@@ -180,6 +189,16 @@ def test_X1_an_operator_may_write_it(setting: str) -> None:
 )
 def test_X1_an_operator_is_told_what_to_write(setting: str) -> None:
     assert unusable(setting).endswith(EXPECTED)
+
+
+@ROW("X1", level="pure")
+@pytest.mark.parametrize(
+    "host", ["{node}", "{node}:8443", "bmc.{node}", "bmc-{node}", "{node}-bmc", "{node}m", "a.{node}x"]
+)
+def test_X1_an_operator_is_told_that_a_nodes_name_alone_is_no_host(host: str) -> None:
+    # A node named evil.co, or evil.example.com, would lead there.
+    assert unusable(f"https://{host}/redfish/v1/Systems/1") == BELOW
+    assert unusable(f"http://{host}/redfish/v1/Systems/{{node}}") == BELOW
 
 
 @ROW("X1", level="pure")
