@@ -9,7 +9,9 @@ from typing import Final, TypeVar
 from holdfast import names
 from holdfast.activities.facts.node_annotations import is_marked, is_ready, patch_of, with_fault_label
 from holdfast.activities.facts.node_taints import is_fenced, unfence
-from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound
+from holdfast.activities.facts.workload_key import WorkloadKey, own_name
+from holdfast.activities.kube.client import Conflict, Forbidden, NotFound
+from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, persist
 from holdfast.model import NodeMarked, NodeSight, NodeWish, NodeWord
@@ -24,6 +26,8 @@ CONFLICTS_BORNE: Final = 8
 Sensitive = Callable[[Set[str]], Awaitable[bool]]
 """Returns whether any of some workloads, given by their workflow ids, is sensitive, or may be."""
 _SILENT: Final = frozenset({NodeWord.DOWN, NodeWord.LOST, NodeWord.FENCING})
+_UNREADABLE: Final = (Forbidden, NotFound, UnknownKind)
+"""What a list fails with where pods or attempts cannot be read: whose the pods are is not known then."""
 T = TypeVar("T")
 
 
@@ -85,7 +89,7 @@ async def _whose(site: Site, done: NodeMarked, sensitive: Sensitive | None) -> N
     """Add whether a node has pods of ours, and of sensitive workloads, now that no new pods can come."""
     try:
         workloads = await _workloads(site, done.name)
-    except Forbidden:
+    except _UNREADABLE:
         return done.model_copy(update={"ours": True, "sensitive": True})
     if not workloads:
         return done
@@ -94,13 +98,31 @@ async def _whose(site: Site, done: NodeMarked, sensitive: Sensitive | None) -> N
 
 async def _workloads(site: Site, node: str) -> set[str]:
     """Return the ids of this installation's workloads with a pod on a node."""
+    return {
+        names.workflow_id(site.cluster, key.namespace, name)
+        for key, name in (await _labelled(site, node)).items()
+        if await _is_known(site, key)
+    }
+
+
+async def _labelled(site: Site, node: str) -> dict[WorkloadKey, str]:
+    """Return what the labels of a node's pods say: the names of this installation's workloads, `unknown` for none."""
     labels = f"{names.LABEL_INSTALLATION}={site.installation}"
     pods = (await site.kube.list("v1", "Pod", labels=labels, fields=f"spec.nodeName={node}"))["items"]
-    found: set[str] = set()
+    found: dict[WorkloadKey, str] = {}
     for pod in pods:
-        name = mapping(pod["metadata"].get("annotations")).get(names.ANNOTATION_WORKLOAD)
-        found.add(names.workflow_id(site.cluster, pod["metadata"]["namespace"], str(name or "unknown")))
+        metadata = pod["metadata"]
+        key = WorkloadKey(metadata["namespace"], str(mapping(metadata["labels"]).get(names.LABEL_WORKLOAD_UID) or ""))
+        found[key] = str(mapping(metadata.get("annotations")).get(names.ANNOTATION_WORKLOAD) or "unknown")
     return found
+
+
+async def _is_known(site: Site, key: WorkloadKey) -> bool:
+    """Whether an attempt in the pods' own namespace is of their workload: labels alone can be copied (row X8)."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={key.uid}"
+    attempts = (await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, key.namespace, labels=labels))["items"]
+    said = (str(mapping(one.get("spec")).get("workflowId")) for one in attempts)
+    return any(own_name(one, site.cluster, key.namespace) for one in said)
 
 
 async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
@@ -133,14 +155,11 @@ async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
 
 
 async def _has_ours(site: Site, node: str) -> bool:
-    """Whether a pod of this installation is on a node."""
-    labels = f"{names.LABEL_INSTALLATION}={site.installation}"
+    """Whether a pod of a workload of this installation is on a node."""
     try:
-        return bool((await site.kube.list("v1", "Pod", labels=labels, fields=f"spec.nodeName={node}"))["items"])
-    except KubeError as error:
-        if isinstance(error, Forbidden):
-            return True  # Where pods may be read in some namespaces only, marking one node too many is the lesser evil.
-        raise
+        return bool(await _workloads(site, node))
+    except _UNREADABLE:
+        return True  # Where pods may be read in some namespaces only, marking one node too many is the lesser evil.
 
 
 async def _each(calls: Iterable[Awaitable[T]]) -> Sequence[T]:
