@@ -65,7 +65,11 @@ class AnchorSeen:
     @property
     def undeleted(self) -> AnchorSeen:
         """The same anchor as if it was not being deleted."""
-        asked = edit(self.asked, deleting=False, foreground=False) if self.asked is not None else None
+        asked = self.asked
+        if asked is not None:
+            # The API server counts a deletion as a generation: without it, nothing may be new.
+            generation = max(1, asked.generation - 1)
+            asked = edit(asked, deleting=False, foreground=False, generation=generation)
         return replace(self, facts=replace(self.facts, deleting=False), asked=asked)
 
     @property

@@ -237,14 +237,33 @@ def test_X8_a_live_look_that_finds_no_deleted_anchor_confirms_nothing(world: Wor
 @ROW("X8", level="pure")
 def test_X8_a_custom_resources_deletion_is_no_request_before_it_is_found(world: World) -> None:
     world.confirms = False
+    world.running(pods=2)
     world.resource()
+    world.pass_time(60)
     world.resource(generation=2, deletionTimestamp=EPOCH.isoformat())
-    told = world.pass_time(60)
-    assert not any(one.observation.anchor_deleting for one in told)
-    assert not any(one.observation.asked and one.observation.asked.deleting for one in told)
+    assert world.pass_time(60) == [], "nothing but the deletion has changed"
+    world.confirms = True
+    (told,) = world.pass_time(60)
+    assert told.observation.anchor_deleting
+    assert told.observation.asked is not None
+    assert (told.observation.asked.deleting, told.observation.asked.generation) == (True, 2)
+
+
+@ROW("X8", level="pure")
+def test_X8_a_request_that_came_with_a_deletion_in_doubt_is_told_at_once(world: World) -> None:
+    world.confirms = False
+    world.running(pods=2)
+    world.resource()
+    world.pass_time(60)
+    world.resource(suspend=True, generation=3, deletionTimestamp=EPOCH.isoformat())
+    (told,) = world.pass_time(60)
+    asked = told.observation.asked
+    assert asked is not None
+    assert (asked.suspend, asked.deleting, asked.generation) == (True, False, 2)
     world.confirms = True
     (told_now,) = world.pass_time(60)
-    assert told_now.observation.anchor_deleting
+    assert told_now.observation.asked is not None
+    assert (told_now.observation.asked.deleting, told_now.observation.asked.generation) == (True, 3)
 
 
 @ROW("X8", level="pure")
