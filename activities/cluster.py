@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -12,6 +13,7 @@ from holdfast import names
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.stage import stage
 from holdfast.activities.entities import broker
+from holdfast.activities.entities.over import is_over
 from holdfast.activities.entities.queues import look_queue
 from holdfast.activities.entities.sensitive import any_sensitive
 from holdfast.activities.facts.nodes import Marks
@@ -168,7 +170,7 @@ class ClusterActivities:
     @activity.defn(name=OperationKind.STAGE)
     async def stage(self, given: StageInput) -> Staged:
         """Fetch the data sets that an attempt reads until they are complete in the cache."""
-        return await stage(self._site, given)
+        return await stage(self._site, given, partial(is_over, self._site, activity.client()))
 
     @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:

@@ -1,27 +1,31 @@
-"""Data sets on a file system that nodes share: complete or absent, even if a fetch is killed (row L14).
+"""Data sets on a file system that nodes share: complete or absent, even if a fetch is killed (rows L14, X10).
 
-`<root>/<digest>/data/` holds the files. `<root>/<digest>/complete.json` marks them as complete: it is renamed into
-place last. Each file is written under a unique name in `<root>/<digest>/part/`, and renamed when it is complete. So two
-fetches of the same data set do not disturb each other, and a file that is there is not fetched again. Partial files of
-a killed fetch are removed before the next fetch of any data set, and when the disk is full (row D49).
+`<root>/<namespace>/<digest>/data/` holds the files. `complete.json` beside it has a record of each, and is renamed into
+place last. Each file is written in `part/`, and renamed when it is complete. So two fetches of the same data set do not
+disturb each other, and a file that is there is not fetched again. Parts that no fetch goes on with are removed before
+the next fetch of any other data set, and when the disk is full (row D49). `room.py` says who uses a data set, and what
+goes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
+import re
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from holdfast.activities.data.storage import Away, Changed, Entry, Storage, digest_of
+from holdfast.activities.data.fetch import Fetched, Filling
+from holdfast.activities.data.journal import ENDING, Journal
+from holdfast.activities.data.record import Record, Seal, as_json, check, from_json
+from holdfast.activities.data.room import MARK, NamespaceRoom, make_folder, write
+from holdfast.activities.data.storage import Away, Entry, Storage, digest_of
 
 AT_ONCE: Final = 4
 """Objects of one data set that are fetched at the same time."""
@@ -30,18 +34,8 @@ IN_ALL: Final = 16
 _STALE: Final = 3600.0
 """Seconds without a write after which a partial file counts as abandoned."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-_MARK: Final = "complete.json"
+_OLD_HOME: Final = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Fetched:
-    """How much was fetched from the store so far."""
-
-    bytes: int = 0
-    files: int = 0
-    of: int = 0
-    """How many files are to be fetched in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,148 +47,204 @@ class Held:
 
 
 def data_path(digest: str) -> str:
-    """Return the path of a data set's files, relative to the cache's root."""
+    """Return the path of a data set's files, relative to its namespace's folder."""
     return f"{digest}/data"
 
 
 class Cache:
-    """The folder that holds all data sets."""
+    """The folder that holds all data sets, each namespace's own in a folder of its name."""
 
-    def __init__(self, root: Path) -> None:
-        """Set the folder; it is created with the first data set."""
-        self._root = root
+    def __init__(
+        self, root: Path, quota_of: Callable[[str], int | None] = lambda _: None, seal: Seal | None = None
+    ) -> None:
+        """Set the folder; it is created with the first data set.
+
+        Args:
+            root: the folder.
+            quota_of: bytes that a namespace may keep there; None: no limit.
+            seal: seals the records.
+        """
+        self._root, self._quota_of, self._seal = root, quota_of, seal or Seal()
         self._turns = asyncio.Semaphore(IN_ALL)
-        self._filling: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._not_md5: set[str] = set()
+        """Sources whose etags look like MD5, and are not, as with server-side encryption by keys of a service."""
 
     def unusable(self) -> str:
         """Return why the folder cannot be written; empty if it can."""
         try:
             self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
-            return str(_unusable(self._root, error))
+            return str(self.away(error))
         return "" if os.access(self._root, os.W_OK) else f"the data directory {self._root} cannot be written"
 
-    async def held(self, digest: str, source: str) -> Held | None:
-        """Return one version of a source, if it is complete in the cache; else None.
+    def outdated(self) -> int:
+        """Return how many data sets lie there as earlier releases put them: none is read any more."""
+        with suppress(OSError):
+            return sum(1 for one in self._root.iterdir() if _OLD_HOME.fullmatch(one.name))
+        return 0
+
+    def away(self, error: OSError) -> Away:
+        """Return what an error of the file system means."""
+        return Away(f"the data directory {self._root} cannot be used: {error.strerror or error}")
+
+    def room(self, namespace: str) -> NamespaceRoom:
+        """Return the room of a namespace."""
+        return NamespaceRoom(self._root, namespace, self._quota_of(namespace))
+
+    async def held(self, namespace: str, digest: str, source: str) -> Held | None:
+        """Return one version of a source, if it is complete in the cache with the content that was fetched; else None.
+
+        Files whose stamp has changed are read again. What does not belong there is removed.
 
         Raises:
             Away: if the file system cannot be read.
         """
-        return await asyncio.to_thread(self._held, digest, source)
+        return await asyncio.to_thread(self._held, namespace, digest, source)
 
-    def _held(self, digest: str, source: str) -> Held | None:
-        home = self._root / digest
+    def _held(self, namespace: str, digest: str, source: str) -> Held | None:
+        home = self.room(namespace).home(digest)
         try:
-            document: Any = json.loads((home / _MARK).read_text())
-            entries = [Entry(str(key), int(size), str(etag)) for key, size, etag in document["objects"]]
+            records = self._records(home, source)
+            entries = [one.entry for one in records]
             # The digest alone gives no access to a data set: the source that it came from must be the one asked for.
-            if document["source"] != source or digest_of(source, entries) != digest:
+            if not records or digest_of(source, entries) != digest:
                 return None
-            if any(not self._is_whole(home, one) for one in entries):
+            _clean(home / "data", entries)
+            now = [check(home / "data" / one.entry.key, one) for one in records]
+            whole = [one for one in now if one is not None]
+            if len(whole) < len(records):
                 return None
-        except FileNotFoundError:
-            return None
+            if whole != records:
+                self._complete(home, source, whole)
         except OSError as error:
-            raise _unusable(self._root, error) from None
-        except (ValueError, KeyError, TypeError):
-            return None
+            raise self.away(error) from None
         return Held(len(entries), sum(one.size for one in entries))
 
-    @staticmethod
-    def _is_whole(home: Path, entry: Entry) -> bool:
+    def _records(self, home: Path, source: str) -> list[Record]:
+        """Return the records of a complete data set; none if it is not complete, or its seal is not valid."""
         try:
-            return (home / "data" / entry.key).stat().st_size == entry.size
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            document: Any = self._seal.read(_name(home), (home / MARK).read_bytes())
+        except FileNotFoundError:
+            return []
+        try:
+            return [from_json(one) for one in document["objects"]] if document["source"] == source else []
+        except (ValueError, KeyError, TypeError):
+            return []
 
-    async def fill(self, storage: Storage, source: str, entries: Sequence[Entry], fetched: Fetched) -> str:
+    async def fill(
+        self, storage: Storage, namespace: str, source: str, entries: Sequence[Entry], fetched: Fetched
+    ) -> str:
         """Fetch one version of a source until it is complete in the cache, and return its digest.
 
         Raises:
-            Away: if the store, or the file system, cannot be used now; the files fetched by then stay.
-            Changed: if an object has changed since it was listed.
+            Away: if the store, or the file system, cannot be used now; what was fetched by then stays.
+            Changed: if an object has changed since it was listed, or a file while it was written.
         """
         digest = digest_of(source, entries)
-        home = self._root / digest
-        lock = self._filling.setdefault(digest, asyncio.Lock())
+        home = self.room(namespace).home(digest)
+        lock = self._filling.setdefault((namespace, digest), asyncio.Lock())
         try:
             async with lock:  # This worker runs one fetch per data set; the next finds its files.
-                await asyncio.to_thread(self._remove_stale)
-                missing = await asyncio.to_thread(self._missing, home, entries)
-                fetched.of += len(missing)
-                await _each(missing, lambda one: self._fetch(storage, source, home, one, fetched))
-                await asyncio.to_thread(self._complete, home, source, entries)
+                await asyncio.to_thread(self._remove_stale, home)
+                journal = Journal(home, _name(home), self._seal)
+                await self._fill(Filling(storage, source, home, fetched, journal, self._not_md5), entries)
         except OSError as error:
             if error.errno in _FULL:
                 # This frees the room of abandoned files for the next try.
-                await asyncio.to_thread(self._remove_stale)
-            raise _unusable(self._root, error) from None
+                await asyncio.to_thread(self._remove_stale, home)
+            raise self.away(error) from None
         return digest
 
-    def _remove_stale(self) -> None:
-        """Remove the partial files of killed fetches, of all data sets.
+    async def _fill(self, filling: Filling, entries: Sequence[Entry]) -> None:
+        whole: dict[str, Record] = {}
+        checks: list[asyncio.Task[None]] = []
+        done = False
+
+        async def check_later(entry: Entry, sha256: str) -> None:
+            record = await filling.read_back(entry, sha256)
+            whole[entry.key] = record
+
+        async def fetch(entry: Entry) -> None:
+            async with self._turns:
+                sha256 = await filling.fetch(entry)
+            checks.append(asyncio.create_task(check_later(entry, sha256)))
+
+        try:
+            whole |= await asyncio.to_thread(self._begin, filling, entries)
+            missing = [one for one in entries if one.key not in whole]
+            filling.fetched.of += len(missing)
+            try:
+                await _each(missing, fetch)
+            except Exception:
+                await asyncio.gather(*checks, return_exceptions=True)  # What is whole is not fetched again.
+                raise
+            await asyncio.gather(*checks)
+            records = [whole[one.key] for one in sorted(entries)]
+            await asyncio.to_thread(self._complete, filling.home, filling.source, records)
+            done = True
+        finally:
+            for one in checks:
+                one.cancel()
+            filling.journal.close(done=done)
+
+    def _remove_stale(self, home: Path) -> None:
+        """Remove the partial files of killed fetches of other data sets; those of this one are gone on with.
 
         A file that is still being written is younger than `_STALE`: each piece that arrives renews its time.
         """
-        for part in self._root.glob("*/part/*"):
+        for part in self._root.glob("*/*/part/*"):
             with suppress(OSError):
-                if time.time() - part.stat().st_mtime > _STALE:
+                is_old = time.time() - part.stat().st_mtime > _STALE
+                if is_old and part.suffix != ENDING and part.parent.parent != home:
                     part.unlink()
 
-    def _missing(self, home: Path, entries: Sequence[Entry]) -> list[Entry]:
-        for folder in (home, home / "data", home / "part"):
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return [one for one in entries if not self._is_whole(home, one)]
+    def _begin(self, filling: Filling, entries: Sequence[Entry]) -> dict[str, Record]:
+        """Return the records of those files that are there with the content that was fetched, by key."""
+        home = filling.home
+        for folder, mode in ((home.parent, 0o755), (home, 0o755), (home / "data", 0o755), (home / "part", 0o700)):
+            make_folder(folder, mode)
+        _clean(home / "data", entries)
+        filling.journal.open()
+        known = {one.entry.key: [one] for one in self._records(home, filling.source)}
+        found: dict[str, Record] = {}
+        for entry in entries:
+            journal = filling.journal
+            told = (*reversed(journal.records.get(entry.key, [])), *known.get(entry.key, []), *journal.came(entry))
+            for record in told:
+                now = check(home / "data" / entry.key, record) if record.entry == entry else None
+                if now is not None:
+                    found[entry.key] = now
+                    break
+        return found
 
-    async def _fetch(self, storage: Storage, source: str, home: Path, entry: Entry, fetched: Fetched) -> None:
-        async with self._turns:
-            await self._fetch_now(storage, source, home, entry, fetched)
-
-    async def _fetch_now(self, storage: Storage, source: str, home: Path, entry: Entry, fetched: Fetched) -> None:
-        part = home / "part" / uuid.uuid4().hex
-        size = 0
-        try:
-            with await asyncio.to_thread(part.open, "xb") as file:
-                async for piece in storage.fetch(source, entry):
-                    await asyncio.to_thread(file.write, piece)
-                    size += len(piece)
-                    fetched.bytes += len(piece)
-                await asyncio.to_thread(_settle, file)
-            if size != entry.size:
-                raise Changed(f"object {entry.key!r} has {size} bytes, and was listed with {entry.size}")
-            await asyncio.to_thread(_place, part, home / "data" / entry.key)
-            fetched.files += 1
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-
-    def _complete(self, home: Path, source: str, entries: Sequence[Entry]) -> None:
+    def _complete(self, home: Path, source: str, records: Sequence[Record]) -> None:
         """Mark the data set as complete, by one rename."""
-        part = home / "part" / uuid.uuid4().hex
-        objects = [[one.key, one.size, one.etag] for one in sorted(entries)]
-        try:
-            with part.open("xb") as file:
-                file.write(json.dumps({"source": source, "objects": objects}).encode())
-                _settle(file)
-            _place(part, home / _MARK)
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+        document = {"source": source, "objects": [as_json(one) for one in records]}
+        write(home / MARK, self._seal.write(_name(home), document))
 
 
-def _settle(file: BinaryIO) -> None:
-    file.flush()
-    os.fchmod(file.fileno(), 0o644)  # Pods run as any user.
-    os.fsync(file.fileno())
+def _name(home: Path) -> str:
+    return f"{home.parent.name}/{home.name}"
 
 
-def _place(part: Path, target: Path) -> None:
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    part.replace(target)
+def _clean(data: Path, entries: Iterable[Entry]) -> None:
+    """Remove whatever is no file of the data set: pods would read it, too, and links lead elsewhere."""
+    keys = {one.key for one in entries}
+    folders = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
+    _clean_folder(data, "", keys, folders)
 
 
-def _unusable(root: Path, error: OSError) -> Away:
-    return Away(f"the data directory {root} cannot be used: {error.strerror or error}")
+def _clean_folder(folder: Path, before: str, keys: set[str], folders: set[str]) -> None:
+    with suppress(FileNotFoundError), os.scandir(folder) as found:
+        for one in found:
+            key = f"{before}{one.name}"
+            if one.is_dir(follow_symlinks=False):
+                _clean_folder(Path(one.path), f"{key}/", keys, folders)
+                if key not in folders:
+                    os.rmdir(one.path)
+            elif key not in keys or not one.is_file(follow_symlinks=False):
+                os.unlink(one.path)
 
 
 async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:

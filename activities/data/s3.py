@@ -22,7 +22,7 @@ from holdfast.model.spec.mount import bucket_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from obstore import ListStream, ObjectMeta
+    from obstore import GetOptions, ListStream, ObjectMeta
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
 _CLIENT: Final[ClientConfig] = {
@@ -90,7 +90,7 @@ class S3Storage:
                 if len(found) > OBJECTS_MAXIMUM:
                     return found  # Already too many; the caller refuses them.
 
-    async def fetch(self, source: str, entry: Entry) -> AsyncGenerator[bytes]:
+    async def fetch(self, source: str, entry: Entry, start: int = 0) -> AsyncGenerator[bytes]:
         """Yield the content of an object (`storage.Storage`)."""
         if not entry.size:
             return  # Its content is known, and the client reports a wrong key if it stands for a folder.
@@ -98,7 +98,10 @@ class S3Storage:
         path = f"{prefix}/{entry.key}" if prefix else entry.key
         try:
             with self._port_errors(bucket):
-                given = await client.get_async(self._store(bucket), path, options={"if_match": entry.etag or None})
+                options: GetOptions = {"if_match": entry.etag or None}
+                if start:
+                    options["range"] = {"offset": start}
+                given = await client.get_async(self._store(bucket), path, options=options)
                 async for piece in given.stream(min_chunk_size=_PIECE):
                     yield bytes(piece)
         except BadData:

@@ -22,7 +22,7 @@ class Data:
     host_path: str = ""
     """The path of the cache on nodes."""
     claim: str = ""
-    """Name of the claim, in each workload's namespace, that holds the cache instead."""
+    """Name of the claim, in each workload's namespace, that holds that namespace's folder of the cache instead."""
     seen: Callable[[bool], None] = lambda _: None
     """Called with whether the store could be used, each time that is known."""
     missed: Callable[[], None] = lambda: None

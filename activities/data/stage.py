@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
-from holdfast.activities.data.cache import Fetched
+from holdfast.activities.data.fetch import Fetched
+from holdfast.activities.data.room import Ended, NoRoom, Use, nobody_knows
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.storage import Away, BadData, Changed, check_keys, digest_of
 from holdfast.activities.site.closed import unserved
@@ -17,8 +20,13 @@ LISTINGS: Final = 3
 """How often to list a data set that changes while it is fetched, before leaving it to a later try."""
 
 
-async def stage(site: Site, given: StageInput) -> Staged:
+async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> Staged:
     """Fetch data sets until they are complete in the cache.
+
+    Args:
+        site: the cluster.
+        given: the workload and its data sets.
+        ended: whether a workload has ended, for the room of data sets that only such workloads used.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, or `Refused`.
@@ -33,49 +41,106 @@ async def stage(site: Site, given: StageInput) -> Staged:
         )
     for mount in given.mounts:
         data.check(given.target.namespace, mount)
-    fetched, sets = Fetched(), list[DataSet]()
+    target = given.target
+    use = Use(target.workload_uid, target.workflow_id, target.cluster)
+    staging = _Staging(data, target.namespace, use, ended)
+    sets = list[DataSet]()
     async with as_retryable_errors(), Pulse() as pulse:
-        for mount in given.mounts:
-            try:
-                sets.append(await _one(data, mount, given.versions.get(mount.name, ""), fetched, pulse))
-            except Away as error:
-                data.seen(False)
-                data.missed()
-                return Staged(fetched=fetched.bytes, away=f"mount {mount.name} ({mount.source}): {error}")
-            except BadData as error:
-                data.seen(True)
-                return Staged(fetched=fetched.bytes, problem=f"mount {mount.name} ({mount.source}): {error}")
-    return Staged(sets=tuple(sets), fetched=fetched.bytes)
-
-
-async def _one(data: Data, mount: Mount, begun_with: str, fetched: Fetched, pulse: Pulse) -> DataSet:
-    wanted = begun_with or mount.version
-    pulse.say(f"looking for {mount.name} in the cache")
-    held = await data.cache.held(wanted, mount.source) if wanted else None
-    if held is not None:
-        return DataSet(mount=mount.name, digest=wanted, files=held.files, bytes=held.bytes)
-    for _ in range(LISTINGS):
-        pulse.say(f"listing {mount.source}")
-        entries = await data.storage.list(mount.source)
-        check_keys(entries)
-        digest, size = digest_of(mount.source, entries), sum(one.size for one in entries)
-        if wanted and digest != wanted:
-            whose = "began with" if begun_with else "asks for"
-            raise BadData(
-                f"the workload {whose} version {wanted}, which is not in the cache any more, and version {digest} "
-                f"lies there now ({len(entries)} files, {size_of(size)})"
-            )
-        found = DataSet(mount=mount.name, digest=digest, files=len(entries), bytes=size)
-        if await data.cache.held(digest, mount.source) is not None:
-            data.seen(True)
-            return found
-        pulse.watch(lambda: f"fetching {mount.name}: {fetched.files} of {fetched.of} files, {size_of(fetched.bytes)}")
         try:
-            await data.cache.fill(data.storage, mount.source, entries, fetched)
-        except Changed:
-            continue
+            for mount in given.mounts:
+                try:
+                    sets.append(await staging.one(mount, given.versions.get(mount.name, ""), pulse))
+                except Away as error:
+                    if not isinstance(error, NoRoom):
+                        data.seen(False)
+                        data.missed()
+                    return Staged(fetched=staging.fetched.bytes, away=f"mount {mount.name} ({mount.source}): {error}")
+                except BadData as error:
+                    data.seen(True)
+                    return Staged(
+                        fetched=staging.fetched.bytes, problem=f"mount {mount.name} ({mount.source}): {error}"
+                    )
+            staging.used.clear()
         finally:
-            pulse.watch(None)
-        data.seen(True)
-        return found
-    raise Away(f"{data.storage.name}: what lies there changes while it is fetched")
+            # Who has not begun holds no room while it waits: two that wait for each other's would wait for ever.
+            if not given.versions:
+                await asyncio.shield(staging.release())
+    return Staged(sets=tuple(sets), fetched=staging.fetched.bytes)
+
+
+class _Staging:
+    """One staging of a workload's data sets."""
+
+    def __init__(self, data: Data, namespace: str, use: Use, ended: Ended) -> None:
+        self._data, self._namespace, self._use, self._ended = data, namespace, use, ended
+        self._room = data.cache.room(namespace)
+        self.fetched = Fetched()
+        self.used: list[str] = []
+        """Digests that this staging has marked as used."""
+
+    async def release(self) -> None:
+        """Take back the marks that this staging has set."""
+        for digest in self.used:
+            with suppress(Away, OSError):  # Then the mark stays until room is needed.
+                await self._room.release(digest, self._use)
+
+    async def one(self, mount: Mount, begun_with: str, pulse: Pulse) -> DataSet:
+        """Complete one data set.
+
+        Raises:
+            Away: if the store or the file system cannot be used now, or there is no room.
+            BadData: if the data set is not usable, or not the one that is wanted.
+        """
+        data, wanted = self._data, begun_with or mount.version
+        pulse.say(f"looking for {mount.name} in the cache")
+        held = await self._held(wanted, mount) if wanted else None
+        if held is not None:
+            return held
+        for _ in range(LISTINGS):
+            pulse.say(f"listing {mount.source}")
+            entries = await data.storage.list(mount.source)
+            check_keys(entries)
+            digest, size = digest_of(mount.source, entries), sum(one.size for one in entries)
+            if wanted and digest != wanted:
+                whose = "began with" if begun_with else "asks for"
+                raise BadData(
+                    f"the workload {whose} version {wanted}, which is not in the cache any more, and version {digest} "
+                    f"lies there now ({len(entries)} files, {size_of(size)})"
+                )
+            held = await self._held(digest, mount)
+            if held is not None:
+                data.seen(True)
+                return held
+            pulse.watch(lambda: f"fetching {mount.name}: {self._progress()}")
+            try:
+                await self._reserve(digest, size)
+                await data.cache.fill(data.storage, self._namespace, mount.source, entries, self.fetched)
+            except Changed:
+                continue
+            finally:
+                pulse.watch(None)
+            data.seen(True)
+            return DataSet(mount=mount.name, digest=digest, files=len(entries), bytes=size)
+        raise Away(f"{data.storage.name}: what lies there changes while it is fetched")
+
+    def _progress(self) -> str:
+        fetched = self.fetched
+        return f"{fetched.files} of {fetched.of} files, {size_of(fetched.bytes)}"
+
+    async def _held(self, digest: str, mount: Mount) -> DataSet | None:
+        """Return a data set that is complete in the cache; it is marked as used before it is looked at."""
+        try:
+            if not await self._room.use(digest, self._use):
+                return None
+        except OSError as error:
+            raise self._data.cache.away(error) from None
+        self.used.append(digest)
+        held = await self._data.cache.held(self._namespace, digest, mount.source)
+        return held and DataSet(mount=mount.name, digest=digest, files=held.files, bytes=held.bytes)
+
+    async def _reserve(self, digest: str, size: int) -> None:
+        try:
+            await self._room.reserve(digest, size, self._use, self._ended)
+        except OSError as error:
+            raise self._data.cache.away(error) from None
+        self.used.append(digest)

@@ -52,8 +52,8 @@ class Storage(Protocol):
         """
         ...
 
-    def fetch(self, source: str, entry: Entry) -> AsyncGenerator[bytes]:
-        """Yield the content of an object.
+    def fetch(self, source: str, entry: Entry, start: int = 0) -> AsyncGenerator[bytes]:
+        """Yield the content of an object, from its byte `start` on.
 
         Raises:
             Changed: if it is gone, or has changed.

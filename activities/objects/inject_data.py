@@ -25,15 +25,19 @@ class DataProblem(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DataPlace:
-    """Where pods find the cache: a folder of their node, or a claim of their namespace."""
+    """Where pods find the data sets of their namespace, and no others (row X10)."""
 
     host_path: str = ""
+    """The namespace's folder of the cache, on nodes."""
     claim: str = ""
+    """The claim, in the namespace, that holds this folder instead."""
 
 
-def place_of(data: Data | None) -> DataPlace | None:
-    """Return where pods find the cache of a worker; None if it stages nothing."""
-    return DataPlace(data.host_path, data.claim) if data is not None else None
+def place_of(data: Data | None, namespace: str) -> DataPlace | None:
+    """Return where pods of a namespace find the cache of a worker; None if it stages nothing."""
+    if data is None:
+        return None
+    return DataPlace(f"{data.host_path}/{namespace}" if data.host_path else "", data.claim)
 
 
 def add_data(spec: dict[str, Any], data: Sequence[DataVolume], place: DataPlace | None, path: str) -> None:

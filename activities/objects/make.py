@@ -118,7 +118,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
                 gang=given.gang,
                 rendezvous=site.rendezvous,
                 data=given.data,
-                place=place_of(site.data),
+                place=place_of(site.data, given.target.namespace),
                 excluded=given.nodes_excluded,
                 disliked=given.nodes_disliked,
                 marked=site.marks.selectable if given.nodes_unmarked else (),

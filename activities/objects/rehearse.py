@@ -119,7 +119,7 @@ async def _problems_of(
                 gang=given.gang,
                 rendezvous=site.rendezvous,
                 data=given.data,
-                place=place_of(site.data),
+                place=place_of(site.data, given.target.namespace),
                 excluded=change.nodes_excluded if change is not None else (),
                 disliked=change.nodes_disliked if change is not None else (),
                 marked=site.marks.selectable if change is not None and change.nodes_unmarked else (),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast import names
+from holdfast.model.quantity import parse_quantity
 from holdfast.model.spec.mount import checked_source
 
 
@@ -24,6 +25,34 @@ def checked_grants(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def checked_quotas(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return quotas, each `namespace=quantity` or `*=quantity`.
+
+    Raises:
+        ValueError: naming the invalid quota.
+    """
+    for at, one in enumerate(value):
+        whose, equals, quantity = one.partition("=")
+        if not equals or not (whose == "*" or names.DNS_LABEL.match(whose)):
+            raise ValueError(f"{one!r}: expected namespace=quantity, such as team=10Ti, or *=1Ti for all others")
+        if whose in [other.partition("=")[0] for other in value[:at]]:
+            raise ValueError(f"{one!r}: expected one quota for {whose}")
+        try:
+            thousandths = parse_quantity(quantity)
+        except ValueError as error:
+            raise ValueError(f"{one!r}: {error}") from None
+        if thousandths < 1000:
+            raise ValueError(f"{one!r}: expected at least 1 byte")
+    return value
+
+
+def quota_of(quotas: tuple[str, ...], namespace: str) -> int | None:
+    """Return the bytes that a namespace may keep in the cache; None: no limit."""
+    given = dict(one.split("=", 1) for one in quotas)
+    quantity = given.get(namespace, given.get("*"))
+    return parse_quantity(quantity) // 1000 if quantity is not None else None
+
+
 def checked_directory(value: str) -> str:
     """Return a folder's absolute path, without a slash at its end.
 
@@ -39,6 +68,7 @@ def problem_with(given: Mapping[str, Any]) -> str:
     """Return the first contradiction between these settings, given by name; empty if there is none."""
     directory, endpoint = given["data_directory"], given["data_endpoint"]
     others = ("data_host_path", "data_claim", "data_endpoint", "data_credentials_file", "data_sources")
+    others += ("data_quotas", "data_seal_file")
     without = next((name for name in others if given[name]), "")
     if not directory and without:
         return f"data_directory: expected with {without}: where this worker puts data sets"

@@ -30,7 +30,7 @@ from holdfast.model.entities.provisioner import AT_ONCE
 from holdfast.policy.nodes.machine_address import EXPECTED, PLACEHOLDER, unusable
 from holdfast.relay import addresses_of
 from holdfast.tls import Credentials, check_target, is_secured, key_of
-from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, problem_with
+from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, checked_quotas, problem_with
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
@@ -358,11 +358,14 @@ class Settings(BaseSettings):
     """Gangs that this worker serves: each holds one slot for as long as it runs."""
 
     data_directory: Annotated[str, AfterValidator(checked_directory)] = ""
-    """Folder on a file system that nodes share, for staged data sets. Empty: this worker stages none."""
+    """Folder on a file system that nodes share, for staged data sets: each namespace's own in a folder of its name.
+
+    Empty: this worker stages none.
+    """
     data_host_path: Annotated[str, AfterValidator(checked_directory)] = ""
     """That folder as nodes see it. Empty: under the same path."""
     data_claim: Label = ""
-    """Name of the claim, in each workload's namespace, through which pods find the folder instead."""
+    """Name of the claim, in each workload's namespace, that holds that namespace's folder instead."""
     data_endpoint: OptionalUrl = ""
     """URL of the S3 store that data sets come from. Empty: Amazon's, of `data_region`."""
     data_region: str = ""
@@ -373,6 +376,13 @@ class Settings(BaseSettings):
     """A file such as ~/.aws/credentials, read again when it changes. None: the AWS_* variables."""
     data_sources: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(checked_grants)] = ()
     """Sources that a namespace's workloads may stage: namespace=s3://bucket/prefix, or *=s3://... for all."""
+    data_quotas: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words), AfterValidator(checked_quotas)] = ()
+    """Bytes that a namespace may keep staged: namespace=10Ti, or *=1Ti for all others. Empty: no limit, none goes."""
+    data_seal_file: File | None = None
+    """A file of at least 32 random bytes that all workers have: it seals what is recorded of staged files.
+
+    None: whoever can write to the folder can also forge the records.
+    """
 
     health_address: Address = "127.0.0.1:8085"
     """host:port of /livez and /readyz."""

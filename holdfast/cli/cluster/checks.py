@@ -172,6 +172,10 @@ async def store(cluster: str | None) -> AsyncIterator[Check]:
     unusable = data.cache.unusable()
     remedy = "mount the shared file system there, or let this account write to it"
     yield Check("data directory", not unusable, unusable or "can be written", remedy if unusable else "")
+    if old := data.cache.outdated():
+        found = f"{old} data sets lie as earlier releases put them, and are not used any more"
+        remedy = "once no pod of an attempt from before the upgrade runs: rm -r their folders, of 64 hexadecimal digits"
+        yield Check("data sets", False, found, remedy)
 
 
 async def _server_version(client: Client) -> str:

@@ -181,9 +181,12 @@ def taken_in(spec: Mapping[str, Any], volume: str, path: str) -> str:
     for at, one in enumerate(_entries(spec.get("volumes"))):
         if one.get("name") == volume:
             return f"volumes[{at}].name: {volume!r} is the volume"
-    for field in ("initContainers", "containers"):
+    for field in ("initContainers", "containers", "ephemeralContainers"):
         for at, container in enumerate(_entries(spec.get(field))):
             for place, one in enumerate(_entries(container.get("volumeMounts"))):
+                # Its own mount of the volume would not be read-only (row X10).
+                if one.get("name") == volume:
+                    return f"{field}[{at}].volumeMounts[{place}].name: {volume!r} is the volume"
                 if str(one.get("mountPath", "")).rstrip("/") == path:
                     return f"{field}[{at}].volumeMounts[{place}].mountPath: {path!r} is the place"
     return ""

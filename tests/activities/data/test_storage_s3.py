@@ -156,7 +156,7 @@ async def test_L14_staging_resumes_where_a_killed_server_left_it(store: Store, t
     (corpus,) = second.sets
     assert (corpus.files, corpus.bytes) == (16, 8_000_000)
     for at in range(16):
-        assert (tmp_path / "cache" / data_path(corpus.digest) / f"{at:02}").read_bytes() == bytes([at]) * 500_000
+        assert (tmp_path / "cache/team" / data_path(corpus.digest) / f"{at:02}").read_bytes() == bytes([at]) * 500_000
     assert worker.seen[-1] is True
 
 

@@ -15,7 +15,7 @@ from tests.activities.objects.test_inject import injected, job, part
 ROW = pytest.mark.row
 DIGEST = "d" * 64
 CORPUS = DataVolume(volume="holdfast-data-corpus", digest=DIGEST, path="/data/corpus", components=("work",))
-NODES, CLAIM = DataPlace(host_path="/srv/data"), DataPlace(claim="datasets")
+NODES, CLAIM = DataPlace(host_path="/srv/data/team"), DataPlace(claim="datasets")
 
 
 def pod(component: Component, place: DataPlace | None, *data: DataVolume) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def with_init() -> Component:
 def test_L14_every_container_reads_it_and_none_may_write() -> None:
     made = pod(with_init(), NODES, CORPUS)
     (volume,) = made["volumes"]
-    path = f"/srv/data/{DIGEST}/data"
+    path = f"/srv/data/team/{DIGEST}/data"
     assert volume == {"name": "holdfast-data-corpus", "hostPath": {"path": path, "type": "Directory"}}
     for container in (*made["initContainers"], *made["containers"]):
         assert container["volumeMounts"] == [

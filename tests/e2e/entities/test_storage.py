@@ -67,6 +67,11 @@ class Ground:
         self.space, self.site, self.store, self.cache = space, space.site, store, cache
         self.metrics = ""
 
+    @property
+    def folder(self) -> Path:
+        """The namespace's folder of the cache."""
+        return self.cache / self.space.namespace
+
     async def worker(self, endpoint: str = "", **changes: str) -> None:
         self.metrics = f"127.0.0.1:{free_port()}"
         given = {**self.store.settings(self.cache, endpoint), "HOLDFAST_METRICS_ADDRESS": self.metrics, **changes}
@@ -150,10 +155,10 @@ async def test_L14_a_server_killed_in_the_middle_of_staging_is_waited_for_and_no
     (corpus,) = running.data
     assert (corpus.mount, corpus.files, corpus.bytes) == ("corpus", PIECES, PIECES * SIZE)
     for at in range(PIECES):
-        assert (ground.cache / data_path(corpus.digest) / f"{at:02}").read_bytes() == bytes([at]) * SIZE
+        assert (ground.folder / data_path(corpus.digest) / f"{at:02}").read_bytes() == bytes([at]) * SIZE
     for pod in await ground.space.pods("train"):
         volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
-        assert volumes["holdfast-data-corpus"]["hostPath"]["path"] == str(ground.cache / data_path(corpus.digest))
+        assert volumes["holdfast-data-corpus"]["hostPath"]["path"] == str(ground.folder / data_path(corpus.digest))
         mounts = [one for one in pod["spec"]["containers"][0]["volumeMounts"] if one["mountPath"] == "/data/corpus"]
         assert mounts == [{"name": "holdfast-data-corpus", "mountPath": "/data/corpus", "readOnly": True}]
     (warning,) = await ground.events("StorageUnavailable")
@@ -194,14 +199,14 @@ async def test_L14_what_runs_goes_on_without_the_store_and_is_made_again_from_th
 async def test_L14_a_worker_killed_while_it_stages_is_taken_over_from(ground: Ground):
     async with half_staged(ground) as (handle, line):
         await ground.worker()  # Another, with a line of its own.
-        there = len(list(ground.cache.glob("*/data/*")))
+        there = len(list(ground.folder.glob("*/data/*")))
         ground.site.workers[0].kill()
         running = await ground.space.reach(handle, "Running", 1)
         line.open()
     assert 0 < there < PIECES
     assert (running.executions, running.restarts) == (1, 0)
     (digest,) = {one.digest for one in running.data}
-    assert len(list((ground.cache / data_path(digest)).iterdir())) == PIECES
+    assert len(list((ground.folder / data_path(digest)).iterdir())) == PIECES
     assert Reason.STORAGE_UNAVAILABLE.value not in await ground.reasons(handle)
 
 
@@ -346,7 +351,7 @@ def bound(namespace: str, folder: Path) -> tuple[str, list[dict[str, Any]]]:
 async def claimed(site: Site, namespace: str, folder: Path) -> AsyncIterator[None]:
     """Have a claim `datasets` in a namespace that is bound to a folder of the real node."""
     volume, objects = bound(namespace, folder)
-    await asyncio.to_thread(folder.mkdir, exist_ok=True)
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
 
     def kubectl(*argv: str) -> str:
         return site.stack.kubectl(*argv)
@@ -384,7 +389,7 @@ async def test_L14_a_real_container_reads_what_was_staged_and_cannot_change_it(g
 
     async with real_node(site.stack), AsyncExitStack() as held:
         if by == "claim":
-            await held.enter_async_context(claimed(site, ground.space.namespace, ground.cache))
+            await held.enter_async_context(claimed(site, ground.space.namespace, ground.folder))
         await admits_pods(site, ground.space.namespace)
         handle = await ground.space.submit(job(template=template))
         await ground.space.reach(handle, "Running", 1)

@@ -267,9 +267,10 @@ class StagingLife(Life):
         assert self._status is not None
         assert (self._status.phase, self._status.attempt, self._status.restarts) == (Phase.SUCCEEDED, 2, 1)
         (digest,) = {one.digest for one in self._status.data}
-        homes = [one.name for one in self._cache.iterdir() if one.is_dir() and not one.name.startswith(".")]
+        folder = self._cache / space.namespace
+        homes = [one.name for one in folder.iterdir() if one.is_dir() and not one.name.startswith(".")]
         assert homes == [digest], f"one version: {homes}"
-        files = sorted((self._cache / data_path(digest)).iterdir())
+        files = sorted((folder / data_path(digest)).iterdir())
         whole = [one.read_bytes() == bytes([at]) * self.size for at, one in enumerate(files)]
         assert whole == [True] * self.pieces, files
         # Twice as much passes before it is held back, and once is the data set itself.
