@@ -186,7 +186,7 @@ class Cache:
         finally:
             for one in checks:
                 one.cancel()
-            filling.journal.close(done=done)
+            await asyncio.to_thread(filling.journal.close, done=done)
 
     def _remove_stale(self, home: Path) -> None:
         """Remove the partial files of killed fetches of other data sets; those of this one are gone on with.

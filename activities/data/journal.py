@@ -37,6 +37,7 @@ class Part:
     def write(self, piece: bytes) -> None:
         """Append a piece."""
         self.file.write(piece)
+        self.file.flush()
         self._add(piece)
 
     def go_on(self, known: dict[int, str]) -> None:
@@ -152,18 +153,26 @@ class Journal:
                     if part is not None:
                         part.go_on({end: sha256 for end, sha256 in known.items() if end <= entry.size})
                         return part
-        part = _opened(self._folder / f"{start}{uuid.uuid4().hex}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        assert part is not None, "nobody else knows its name"
+        part = None
+        while part is None:  # Another fetch that has just completed the data set may remove it before it is locked.
+            part = _opened(self._folder / f"{start}{uuid.uuid4().hex}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
         return part
 
     def close(self, *, done: bool) -> None:
-        """End it; the file stays if the next fetch can go on from it."""
+        """End it; the file stays if the next fetch can go on from it. Once all is done, parts that nobody writes go."""
         with self._writing, suppress(OSError):
             if self._number >= 0:
                 number, self._number = self._number, -1
                 os.close(number)
             if done or not self._told:
                 self._path.unlink(missing_ok=True)
+        if done:
+            for path in self._folder.iterdir():
+                with suppress(OSError):
+                    left = _opened(path, os.O_RDWR) if path.suffix != ENDING else None
+                    if left is not None:
+                        path.unlink()
+                        left.file.close()
 
 
 def _start(entry: Entry) -> str:

@@ -1,0 +1,49 @@
+"""A worker that is killed at any moment of an eviction and a fetch: nothing is lost, nothing half is used (row X10)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.storage import digest_of
+from tests.activities.data.crashing import DIED, DONE, objects, run
+from tests.activities.data.stored import content, knows, staged
+
+pytestmark = [pytest.mark.row("X10", level="pure"), pytest.mark.timeout(120)]
+NEW = {"a": b"n" * 30, "deep/b": b"m" * 30}
+
+
+async def test_X10_a_worker_killed_before_any_touch_of_the_file_system_loses_nothing(tmp_path: Path) -> None:
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.activities.data.crashing"])
+    store = objects()
+    source = "s3://datasets/new"
+    digest = digest_of(source, await store.list(source))
+    begun = tmp_path / "begun"
+    await staged(Cache(begun, lambda _: 100), store, "u", "old")
+    codes = list[int | None]()
+    while DONE not in codes:
+        root = tmp_path / f"died-{len(codes)}"
+        shutil.copytree(begun, root)
+        child = processes.Process(target=run, args=(root, len(codes) + 1))
+        child.start()
+        child.join(30)
+        codes.append(child.exitcode)
+        assert child.exitcode in {DIED, DONE}
+        if await Cache(root).held("team", digest, source) is not None:
+            assert content(root, "team", digest) == NEW, "what is complete is whole"
+        # The next worker, which knows no more than what lies there.
+        cache, again = Cache(root, lambda _: 100), objects()
+        done = await staged(cache, again, "v", "new", ended=knows({"u"}))
+        assert (done.away, done.problem) == ("", "")
+        assert content(root, "team", digest) == NEW
+        homes = [one.name for one in (root / "team").iterdir() if not one.name.startswith(".")]
+        assert homes == [digest], "the old one went for it"
+        assert not list((root / "team/.gone").iterdir()), "with all of its files"
+        assert not list(root.glob("team/*/part/*"))
+        assert sum(start for _, start in again.asked) + done.fetched <= 60
+    assert len(codes) > 40, "it died in many places"
