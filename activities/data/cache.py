@@ -193,11 +193,12 @@ class Cache:
 
         A file that is still being written is younger than `_STALE`: each piece that arrives renews its time.
         """
-        for part in self._root.glob("*/*/part/*"):
-            with suppress(OSError):
-                is_old = time.time() - part.stat().st_mtime > _STALE
-                if is_old and part.suffix != ENDING and part.parent.parent != home:
-                    part.unlink()
+        for pattern in ("*/*/part/*", "*/*/.*", "*/*/uses/.*"):
+            for part in self._root.glob(pattern):
+                with suppress(OSError):
+                    is_old = time.time() - part.stat().st_mtime > _STALE
+                    if is_old and part.suffix != ENDING and part.parent.parent != home:
+                        part.unlink()
 
     def _begin(self, filling: Filling, entries: Sequence[Entry]) -> dict[str, Record]:
         """Return the records of those files that are there with the content that was fetched, by key."""

@@ -14,6 +14,7 @@ from aiohttp import web
 from temporalio.exceptions import ApplicationError
 
 from holdfast.activities.data.cache import Cache, data_path
+from holdfast.activities.data.record import PIECE
 from holdfast.activities.data.s3 import Address, S3Storage
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.stage import stage
@@ -299,3 +300,34 @@ async def test_L14_a_store_that_is_overrun_or_forbids_is_away(
     scripted.status, scripted.text = status, f"<Error><Code>{code}</Code><Message>no</Message></Error>"
     with pytest.raises(Away, match=f"refuses: {code}"):
         await client(scripted, tmp_path).list(SOURCE)
+
+
+@ROW("X10", level="e2e")
+async def test_X10_a_half_fetched_object_goes_on_where_it_stopped(store: Store, tmp_path: Path) -> None:
+    size = 3 * PIECE
+    data = bytes(at % 251 for at in range(65536)) * (size // 65536)
+    store.put("corpus/a", data)
+    async with metered(store, size // 2) as line:
+        worker = Worker(store, tmp_path / "cache", line.endpoint)
+        running = asyncio.create_task(worker.stage())
+        await asyncio.wait_for(line.stalled.wait(), 30)
+        store.kill()
+        first = await running
+        assert first.away
+        store.start()
+        line.open()
+        second = await Worker(store, tmp_path / "cache", line.endpoint).stage()
+    assert first.fetched >= PIECE
+    assert second.fetched == size - first.fetched, "nothing of it came twice"
+    (corpus,) = second.sets
+    assert (tmp_path / "cache/team" / data_path(corpus.digest) / "a").read_bytes() == data
+
+
+@ROW("X10", level="e2e")
+async def test_X10_a_part_of_an_object_that_changed_is_not_gone_on_with(store: Store) -> None:
+    store.put("corpus/a", b"hello, kelp")
+    (entry,) = await storage(store).list(SOURCE)
+    assert b"".join([piece async for piece in storage(store).fetch(SOURCE, entry, 7)]) == b"kelp"
+    store.put("corpus/a", b"hello, help")
+    with pytest.raises(Changed):
+        _ = [piece async for piece in storage(store).fetch(SOURCE, entry, 7)]

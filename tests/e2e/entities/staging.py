@@ -1,0 +1,91 @@
+"""What end-to-end tests of data sets stand on: a store, a cache and a site of their own, and a Job that reads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import yaml
+
+from holdfast import names
+from holdfast.client import Holdfast
+from holdfast.client.connection import Place
+from holdfast.model import Reason, Status
+from tests.e2e.ground.site import Site, free_port, until
+from tests.e2e.ground.space import Handle, Space, pod_template
+from tests.store import BUCKET, Store
+
+SOURCE = f"s3://{BUCKET}/corpus"
+MOUNTS = f"[{{name: corpus, source: {SOURCE}, path: /data/corpus}}]"
+SETTINGS = {
+    "failureGracePeriod": "0s",
+    "retryPausePeriod": "0s",
+    "retryLimit": "3",
+    "successTTL": "0s",
+    "forcefulDeletionGracePeriod": "5s",
+}
+PIECES, SIZE = 12, 400_000
+
+
+def job(name: str = "train", mounts: str = MOUNTS, template: dict[str, Any] | None = None, **settings: str) -> str:
+    """A Job on fake nodes that reads a data set, as its user writes it down."""
+    given = {**SETTINGS, "mounts": mounts, **settings}
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": {f"{names.GROUP}/{key}": value for key, value in given.items()}},
+        "spec": {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": template or pod_template()},
+    }
+    return yaml.safe_dump(document)
+
+
+def holdfast(site: Site) -> Holdfast:
+    return Holdfast(site.client, Place(site.temporal_address, site.cluster), site.cluster)
+
+
+class Ground:
+    """A test's own store, cache and site."""
+
+    def __init__(self, space: Space, store: Store, cache: Path) -> None:
+        self.space, self.site, self.store, self.cache = space, space.site, store, cache
+        self.metrics = ""
+
+    @property
+    def folder(self) -> Path:
+        """The namespace's folder of the cache."""
+        return self.cache / self.space.namespace
+
+    async def worker(self, endpoint: str = "", **changes: str) -> None:
+        self.metrics = f"127.0.0.1:{free_port()}"
+        given = {**self.store.settings(self.cache, endpoint), "HOLDFAST_METRICS_ADDRESS": self.metrics, **changes}
+        await self.site.start_worker(kubeconfig=None, **given)
+
+    async def gauge(self, name: str) -> list[float]:
+        def read() -> str:
+            with urlopen(f"http://{self.metrics}/metrics", timeout=5) as answer:
+                return answer.read().decode()
+
+        lines = (await asyncio.to_thread(read)).splitlines()
+        return [float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")]
+
+    async def stages(self, handle: Handle, reason: Reason = Reason.STAGING, says: str = "") -> Status:
+        found = list[Status]()
+
+        async def check() -> bool:
+            found[:] = [await self.site.status(handle)]
+            return (found[0].phase, found[0].reason) == ("Pending", reason) and says in found[0].message
+
+        await until(check, 60, f"{handle.id} is Pending ({reason}) and says {says!r}: {found}")
+        return found[0]
+
+    async def reasons(self, handle: Handle) -> list[str]:
+        return [cause.reason.value for cause in (await self.site.status(handle)).causes]
+
+    async def nothing_made(self) -> None:
+        assert await self.site.gone(self.space.namespace)
+        assert not await self.site.objects(names.API_VERSION, names.ANCHOR_KIND, self.space.namespace)
+
+    async def events(self, reason: str) -> list[dict[str, Any]]:
+        return [one for one in await self.site.objects("v1", "Event", self.space.namespace) if one["reason"] == reason]
