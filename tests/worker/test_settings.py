@@ -13,6 +13,7 @@ from holdfast import names
 from holdfast.activities.facts.nodes import Marks
 from holdfast.errors import HoldfastError
 from holdfast.worker.data import NoClient, opened
+from holdfast.worker.runtime.data_settings import quota_of
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError, load, misspelled
 
 
@@ -285,11 +286,32 @@ def test_L14_where_data_sets_come_from_and_who_may_have_them() -> None:
         ("data_sources", "team=http://x", r"expected s3://bucket/prefix"),
         ("data_endpoint", "http://store:9000", "expected https, or data_allow_http"),
         ("data_credentials_file", "nowhere", "no file that can be read"),
+        ("data_seal_file", "nowhere", "no file that can be read"),
+        ("data_quotas", "10Ti", "expected namespace=quantity, such as team=10Ti"),
+        ("data_quotas", "Team=10Ti", "expected namespace=quantity"),
+        ("data_quotas", "team=much", "'much' is not a quantity"),
+        ("data_quotas", "team=0", "expected at least 1 byte"),
+        ("data_quotas", "team=1,team=2", "expected one quota for team"),
     ]:
         with pytest.raises(SettingsError, match=why):
             load({**given, field: value})
     with pytest.raises(SettingsError, match="data_claim: expected without data_host_path"):
         load({**given, "data_claim": "datasets", "data_host_path": "/mnt/data"})
+
+
+def test_X10_quotas_and_the_key_of_records(tmp_path: Path) -> None:
+    given = {"cluster": "c", "data_directory": "/srv/data", "data_sources": "*=s3://public"}
+    quotas = load({**given, "data_quotas": "team=10Ti, *=1500m"}).data_quotas
+    assert [quota_of(quotas, one) for one in ("team", "other")] == [10 * 2**40, 1]
+    assert quota_of((), "team") is None
+    with pytest.raises(SettingsError, match="data_directory: expected with data_quotas"):
+        load({"cluster": "c", "data_quotas": "*=1Ti"})
+    key = tmp_path / "seal"
+    key.write_bytes(bytes(31))
+    with pytest.raises(SettingsError, match="has 31 bytes: expected at least 32 random ones"):
+        opened(load({**given, "data_seal_file": str(key)}))
+    key.write_bytes(bytes(32))
+    assert opened(load({**given, "data_seal_file": str(key)})) is not None
 
 
 def test_L14_a_worker_finds_its_store_only_with_the_client_installed(monkeypatch: pytest.MonkeyPatch) -> None:

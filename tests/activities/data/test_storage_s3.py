@@ -223,6 +223,11 @@ async def test_L14_doctor_looks_at_the_store(store: Store, tmp_path: Path, monke
     for name, value in store.settings(tmp_path / "cache").items():
         monkeypatch.setenv(name, value)
     assert [(one.name, one.good) async for one in checks.store("dev")] == [("store", True), ("data directory", True)]
+    (tmp_path / "cache" / ("d" * 64)).mkdir()
+    *_, old = [one async for one in checks.store("dev")]
+    assert not old.good
+    assert old.found == "1 data sets lie as earlier releases put them, and are not used any more"
+    (tmp_path / "cache" / ("d" * 64)).rmdir()
     store.kill()
     first, _ = [one async for one in checks.store(None)]
     assert not first.good

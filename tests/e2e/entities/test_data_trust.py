@@ -184,6 +184,35 @@ async def test_X10_what_an_ended_workload_read_goes_for_another_and_what_is_used
     assert "expected at most the quota, 4.578 MiB (setting `data_quotas`)" in failed.message
 
 
+@ROW("X10", level="e2e")
+async def test_X10_what_pods_read_stays_although_their_workflow_is_gone(ground: Ground):
+    for at in range(PIECES):
+        ground.store.put(f"other/{at:02}", bytes([at + 100]) * SIZE)
+    await ground.worker(HOLDFAST_DATA_QUOTAS=f"*={PIECES * SIZE}")
+    first = await ground.space.submit(job("first"))
+    corpus = (await ground.space.reach(first, "Running", 1)).data[0].digest
+    await first.terminate("by accident")
+    second = await ground.space.submit(job("second", MOUNTS.replace("/corpus,", "/other,", 1)))
+    await ground.stages(second, says="has no room for it")
+    assert len(await ground.space.pods("first")) == 2
+    assert homes(ground) == [corpus]
+    kube, namespace = ground.site.kube, ground.space.namespace
+    for each in await ground.site.objects("batch/v1", "Job", namespace):
+        meta = each["metadata"]
+        await kube.delete("batch/v1", "Job", meta["name"], namespace, uid=meta["uid"])
+    for each in await ground.site.objects(names.API_VERSION, names.ATTEMPT_KIND, namespace):
+        meta = each["metadata"]
+        await kube.delete(names.API_VERSION, names.ATTEMPT_KIND, meta["name"], namespace, uid=meta["uid"])
+
+    async def gone() -> bool:
+        return not await ground.space.pods("first")
+
+    await until(gone, 60, "its pods are gone")
+    await second.signal(names.SIGNAL_RETRY, "")
+    running = await ground.space.reach(second, "Running", 1)
+    assert homes(ground) == [running.data[0].digest] != [corpus]
+
+
 def homes(ground: Ground) -> list[str]:
     """Return the data sets in the folder of the namespace."""
     return [one for one in os.listdir(ground.folder) if not one.startswith(".")]
