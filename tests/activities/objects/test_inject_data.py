@@ -73,9 +73,7 @@ def test_what_the_template_has_there_is_not_overlaid() -> None:
         template = job()
         mine = {"name": "mine", "volumeMounts": [{"name": "holdfast-data-corpus", "mountPath": "/mine"}]}
         template["spec"]["template"]["spec"].setdefault(field, []).insert(0, mine)
-        with pytest.raises(
-            InjectionError, match=rf"{field}\[0\].volumeMounts\[0\].name: .* is the volume of a data set"
-        ):
+        with pytest.raises(InjectionError, match=rf"{field}\[0\].volumeMounts\[0\].name: .* is the volume"):
             pod(part(template), NODES, CORPUS)
     with pytest.raises(InjectionError, match="data_directory"):
         pod(part(), None, CORPUS)
