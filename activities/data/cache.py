@@ -33,6 +33,8 @@ IN_ALL: Final = 16
 """Objects that a worker fetches at the same time: each takes some megabytes of memory."""
 _STALE: Final = 3600.0
 """Seconds without a write after which a partial file counts as abandoned."""
+_FRESH: Final = 30.0
+"""Seconds for which a look at a data set counts for the creation that follows it."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _OLD_HOME: Final = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
@@ -67,6 +69,8 @@ class Cache:
         self._root, self._quota_of, self._seal = root, quota_of, seal or Seal()
         self._turns = asyncio.Semaphore(IN_ALL)
         self._filling: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._looked: dict[tuple[str, str], float] = {}
+        """When this worker last found a data set whole."""
         self._not_md5: set[str] = set()
         """Sources whose etags look like MD5, and are not, as with server-side encryption by keys of a service."""
 
@@ -100,7 +104,16 @@ class Cache:
         Raises:
             Away: if the file system cannot be read.
         """
-        return await asyncio.to_thread(self._held, namespace, digest, source)
+        held = await asyncio.to_thread(self._held, namespace, digest, source)
+        if held is not None:
+            self._looked[namespace, digest] = time.monotonic()
+        return held
+
+    def is_fresh(self, namespace: str, digest: str) -> bool:
+        """Whether this worker has just found a data set whole."""
+        now = time.monotonic()
+        self._looked = {key: at for key, at in self._looked.items() if now - at < _FRESH}
+        return (namespace, digest) in self._looked
 
     def _held(self, namespace: str, digest: str, source: str) -> Held | None:
         home = self.room(namespace).home(digest)
@@ -154,6 +167,7 @@ class Cache:
                 # This frees the room of abandoned files for the next try.
                 await asyncio.to_thread(self._remove_stale, home)
             raise self.away(error) from None
+        self._looked[namespace, digest] = time.monotonic()
         return digest
 
     async def _fill(self, filling: Filling, entries: Sequence[Entry]) -> None:

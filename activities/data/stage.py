@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -12,6 +13,7 @@ from holdfast.activities.data.settings import Data
 from holdfast.activities.data.storage import Away, BadData, Changed, check_keys, digest_of
 from holdfast.activities.site.closed import unserved
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, refused
+from holdfast.model.calls.plan import DataVolume, Target
 from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import DataSet, Mount
 from holdfast.policy.sides.staging import size_of
@@ -66,6 +68,36 @@ async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> S
             if not given.versions:
                 await asyncio.shield(staging.release())
     return Staged(sets=tuple(sets), fetched=staging.fetched.bytes)
+
+
+async def still_whole(
+    site: Site, target: Target, volumes: Sequence[DataVolume], pulse: Pulse, ended: Ended = nobody_knows
+) -> str:
+    """Complete data sets that were staged some time ago, as a workload may have waited in its queue since (row X10).
+
+    Args:
+        site: the cluster.
+        target: the workload.
+        volumes: the data sets that its pods read.
+        pulse: the heartbeats.
+        ended: whether a workload has ended.
+
+    Returns:
+        Why pods cannot read them now; empty if they can.
+    """
+    data = site.data
+    if data is None:
+        return ""
+    use = Use(target.workload_uid, target.workflow_id, target.cluster)
+    staging = _Staging(data, target.namespace, use, ended)
+    for volume in volumes:
+        if volume.source and not data.cache.is_fresh(target.namespace, volume.digest):
+            mount = Mount(name=volume.mount, source=volume.source, path=volume.path)
+            try:
+                await staging.one(mount, volume.digest, pulse)
+            except (Away, BadData) as error:
+                return f"mount {mount.name} ({mount.source}): {error}"
+    return ""
 
 
 class _Staging:

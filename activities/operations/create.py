@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast import names
+from holdfast.activities.data.stage import still_whole
 from holdfast.activities.kube.client import Conflict, NotFound, Object
 from holdfast.activities.kube.priority import BEGINNING
 from holdfast.activities.kube.raw import mapping
@@ -75,6 +76,9 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
         if tries() > 1:
             raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+    if given.components and (why := await still_whole(site, given.target, given.data, pulse)):
+        lost = Refusal("DataNotReady", why)
+        return Created(failure=failure_of(given, given.components[0], lost), exhausted=True)
     for index, component in enumerate(given.components):
         if component.copies is not None:
             objects.append(copies_ref(component))  # However many copies get created: a hand-over needs this.

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from holdfast import names
 from holdfast.model import Component, ObjectRef, Payload, StatusRule
+from holdfast.model.spec.mount import VOLUME_PREFIX
 
 
 class AnchorKind(Payload):
@@ -104,6 +105,11 @@ class DataVolume(Payload):
     """The components whose pods read it."""
     source: str = ""
     """The source it was fetched from: it must be granted to the namespace for as long as pods are made (row X4)."""
+
+    @property
+    def mount(self) -> str:
+        """The name of its mount."""
+        return self.volume.removeprefix(VOLUME_PREFIX)
 
 
 def has_copy(base: str, copies: int, name: str) -> bool:

@@ -17,6 +17,7 @@ from holdfast.model.spec.component import Component
 MOUNTS_MAXIMUM: Final = 16
 NAME_MAXIMUM: Final = 40
 """Maximum length of a mount's name: with its prefix it becomes the name of a volume."""
+VOLUME_PREFIX: Final = "holdfast-data-"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SCHEME = "s3://"
@@ -67,7 +68,7 @@ class Mount(Model):
     @property
     def volume(self) -> str:
         """The name of its volume in pods."""
-        return f"holdfast-data-{self.name}"
+        return f"{VOLUME_PREFIX}{self.name}"
 
 
 def check_digest(value: str) -> str:

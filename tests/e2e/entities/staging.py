@@ -15,6 +15,7 @@ from holdfast.client.connection import Place
 from holdfast.model import Reason, Status
 from tests.e2e.ground.site import Site, free_port, until
 from tests.e2e.ground.space import Handle, Space, pod_template
+from tests.e2e.ground.terminal import command
 from tests.store import BUCKET, Store
 
 SOURCE = f"s3://{BUCKET}/corpus"
@@ -89,3 +90,24 @@ class Ground:
 
     async def events(self, reason: str) -> list[dict[str, Any]]:
         return [one for one in await self.site.objects("v1", "Event", self.space.namespace) if one["reason"] == reason]
+
+
+async def queue_of_two(ground: Ground, folder: Path) -> Holdfast:
+    """Open a queue `one` for two pods."""
+    file = folder / "queue.yaml"
+    queue = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": {"name": "one"}}
+    text = yaml.safe_dump({**queue, "spec": {"quota": {"pods": 2}}})
+    await asyncio.to_thread(file.write_text, text)
+    await command(ground.site, "queue", "apply", str(file))
+    return holdfast(ground.site)
+
+
+async def queued(ground: Ground, name: str, mounts: str) -> Handle:
+    """Submit a Job to that queue."""
+    settings = {**SETTINGS, "queue": "one"} | ({"mounts": mounts} if mounts else {})
+    document = yaml.safe_load(job(name))
+    document["metadata"]["annotations"] = {f"{names.GROUP}/{key}": value for key, value in settings.items()}
+    run = await holdfast(ground.site).submit(ground.site.read(document, ground.space.namespace))
+    handle: Handle = ground.site.client.get_workflow_handle(run.workflow_id, result_type=Status)
+    ground.space.handles.append(handle)
+    return handle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 
 from holdfast import names
 from holdfast.model import Reason
-from tests.e2e.entities.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, job
+from tests.e2e.entities.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, job, queue_of_two, queued
 from tests.e2e.ground.held import admits_pods, real_node, require_real
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space, open_space
@@ -153,6 +154,23 @@ async def change_from_a_pod(ground: Ground, path: str) -> None:
         return phase == "Succeeded"
 
     await until(ended, 60, "the hostile pod has written")
+
+
+@ROW("X10", level="e2e")
+async def test_X10_a_file_that_changes_while_the_workload_is_queued_is_fetched_anew(ground: Ground, tmp_path: Path):
+    await ground.worker()
+    await queue_of_two(ground, tmp_path)
+    bare = await queued(ground, "bare", "")
+    await ground.space.reach(bare, "Running", 1)
+    waits = await queued(ground, "waits", MOUNTS)
+    await ground.stages(waits, Reason.QUEUED)
+    (file,) = await asyncio.to_thread(lambda: list(ground.folder.glob("*/data/07")))
+    await asyncio.to_thread(file.write_bytes, bytes(SIZE))
+    ground.site.workers[0].kill()
+    await ground.worker()  # It has not looked at the data set before.
+    await ground.space.complete("bare")
+    await ground.space.reach(waits, "Running", 1)
+    assert await asyncio.to_thread(file.read_bytes) == bytes([7]) * SIZE
 
 
 @ROW("X10", level="e2e")

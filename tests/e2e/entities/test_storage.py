@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from holdfast import names
 from holdfast.activities.data.cache import data_path
 from holdfast.model import Reason, Status
 from holdfast.model.entities.broker import Broker
-from tests.e2e.entities.staging import MOUNTS, PIECES, SETTINGS, SIZE, SOURCE, Ground, holdfast, job
+from tests.e2e.entities.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, holdfast, job, queue_of_two, queued
 from tests.e2e.entities.test_broker import requested
 from tests.e2e.ground.held import admits_pods, real_node, require_real
 from tests.e2e.ground.site import Site, until
@@ -173,24 +172,10 @@ async def test_L14_a_worker_without_a_place_for_data_sets_says_which_setting_it_
 async def test_L14_it_does_not_ask_its_queue_before_its_data_sets_lie_ready(ground: Ground, tmp_path: Path):
     ground.store.kill()
     await ground.worker()
-    file = tmp_path / "queue.yaml"
-    queue = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": {"name": "one"}}
-    file.write_text(yaml.safe_dump({**queue, "spec": {"quota": {"pods": 2}}}))
-    await command(ground.site, "queue", "apply", str(file))
-    session = holdfast(ground.site)
-
-    async def queued(name: str, mounts: str) -> Handle:
-        settings = {**SETTINGS, "queue": "one"} | ({"mounts": mounts} if mounts else {})
-        document = yaml.safe_load(job(name))
-        document["metadata"]["annotations"] = {f"{names.GROUP}/{key}": value for key, value in settings.items()}
-        run = await session.submit(ground.site.read(document, ground.space.namespace))
-        handle: Handle = ground.site.client.get_workflow_handle(run.workflow_id, result_type=Status)
-        ground.space.handles.append(handle)
-        return handle
-
-    reads = await queued("reads", MOUNTS)
+    session = await queue_of_two(ground, tmp_path)
+    reads = await queued(ground, "reads", MOUNTS)
     await ground.stages(reads, says="does not answer")
-    bare = await queued("bare", "")
+    bare = await queued(ground, "bare", "")
     await ground.space.reach(bare, "Running", 1)
     assert (await session.queue("one").status()).waiting == 0, "who waits for the store is in nobody's way"
     ground.store.start()
