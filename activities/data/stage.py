@@ -18,6 +18,8 @@ from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import DataSet, Mount
 from holdfast.policy.sides.staging import size_of
 
+AGAIN: Final = 5.0
+"""Seconds between two tries of a store that is away while a creation waits for it."""
 LISTINGS: Final = 3
 """How often to list a data set that changes while it is fetched, before leaving it to a later try."""
 
@@ -83,7 +85,7 @@ async def still_whole(
         ended: whether a workload has ended.
 
     Returns:
-        Why pods cannot read them now; empty if they can.
+        Why pods can never read them; empty if they can now. A store that is away is waited for.
     """
     data = site.data
     if data is None:
@@ -93,11 +95,26 @@ async def still_whole(
     for volume in volumes:
         if volume.source and not data.cache.is_fresh(target.namespace, volume.digest):
             mount = Mount(name=volume.mount, source=volume.source, path=volume.path)
-            try:
-                await staging.one(mount, volume.digest, pulse)
-            except (Away, BadData) as error:
-                return f"mount {mount.name} ({mount.source}): {error}"
+            if why := await _completed(staging, data, mount, volume.digest, pulse):
+                return f"mount {mount.name} ({mount.source}): {why}"
     return ""
+
+
+async def _completed(staging: _Staging, data: Data, mount: Mount, digest: str, pulse: Pulse) -> str:
+    """Complete a data set, however long its store is away; return why it never will be."""
+    while True:
+        try:
+            await staging.one(mount, digest, pulse)
+        except Away as error:
+            if not isinstance(error, NoRoom):
+                data.seen(False)
+                data.missed()
+            pulse.say(f"waiting for mount {mount.name} ({mount.source}): {error}")
+            await asyncio.sleep(AGAIN)
+        except BadData as error:
+            return str(error)
+        else:
+            return ""
 
 
 class _Staging:

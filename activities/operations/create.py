@@ -78,7 +78,7 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
     if given.components and (why := await still_whole(site, given.target, given.data, pulse)):
         lost = Refusal("DataNotReady", why)
-        return Created(failure=failure_of(given, given.components[0], lost), exhausted=True)
+        return Created(failure=failure_of(given, given.components[0], lost))
     for index, component in enumerate(given.components):
         if component.copies is not None:
             objects.append(copies_ref(component))  # However many copies get created: a hand-over needs this.

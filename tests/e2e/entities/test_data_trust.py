@@ -157,7 +157,10 @@ async def change_from_a_pod(ground: Ground, path: str) -> None:
 
 
 @ROW("X10", level="e2e")
-async def test_X10_a_file_that_changes_while_the_workload_is_queued_is_fetched_anew(ground: Ground, tmp_path: Path):
+@pytest.mark.parametrize("away", [False, True], ids=["", "store-away"])
+async def test_X10_a_file_that_changes_while_the_workload_is_queued_is_fetched_anew(
+    ground: Ground, tmp_path: Path, away: bool
+):
     await ground.worker()
     await queue_of_two(ground, tmp_path)
     bare = await queued(ground, "bare", "")
@@ -168,8 +171,19 @@ async def test_X10_a_file_that_changes_while_the_workload_is_queued_is_fetched_a
     await asyncio.to_thread(file.write_bytes, bytes(SIZE))
     ground.site.workers[0].kill()
     await ground.worker()  # It has not looked at the data set before.
+    if away:
+        ground.store.kill()
     await ground.space.complete("bare")
-    await ground.space.reach(waits, "Running", 1)
+    if away:
+
+        async def missed() -> bool:
+            return sum(await ground.gauge("holdfast_storage_away_total")) >= 1
+
+        await until(missed, 60, "the creation waits for the store")
+        assert not await ground.space.pods("waits")
+        ground.store.start()
+    running = await ground.space.reach(waits, "Running", 1)
+    assert (running.attempt, running.restarts) == (1, 0)
     assert await asyncio.to_thread(file.read_bytes) == bytes([7]) * SIZE
 
 
