@@ -23,6 +23,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, ServiceClient
 
 from holdfast.errors import HoldfastError
+from holdfast.model.words import shortened
 from holdfast.tls import Credentials, problem_of, tls_of
 from holdfast.worker.runtime.settings import Settings, SettingsError
 
@@ -166,7 +167,7 @@ class TemporalConnector:
                 async with asyncio.timeout(_RENEW_SECONDS):
                     renewed = await self.renew(workers)
             except (HoldfastError, OSError, RuntimeError, ValueError, RPCError) as error:
-                why = " ".join(str(error).split())[:300] or type(error).__name__
+                why = shortened(str(error), 300) or type(error).__name__
                 Log.warning("new certificates for temporal do not work yet", why=why)
                 continue
             if renewed:
