@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from holdfast import names
@@ -64,14 +65,15 @@ async def delete_own(kube: Kube, manifest: Object, say: Say) -> None:
     if not is_own(found):
         say(f"{manifest['kind']} {metadata['name']} stays: it does not say that it is part of Holdfast")
         return
-    try:
-        await kube.delete(*key, uid=found["metadata"]["uid"])
-    except (NotFound, Conflict):
-        return
+    await unless_gone(kube.delete(*key, uid=found["metadata"]["uid"]))
+
+
+async def unless_gone(change: Awaitable[object]) -> None:
+    """Make a change to an object that others may have removed or replaced meanwhile."""
+    with suppress(NotFound, Conflict):
+        await change
 
 
 async def _patch(kube: Kube, kind: tuple[str, str], metadata: Object, patch: Object) -> None:
-    try:
-        await kube.patch(*kind, metadata["name"], metadata.get("namespace", ""), uid=metadata["uid"], patch=patch)
-    except (NotFound, Conflict):
-        return
+    key = (*kind, metadata["name"], metadata.get("namespace", ""))
+    await unless_gone(kube.patch(*key, uid=metadata["uid"], patch=patch))

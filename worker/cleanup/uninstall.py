@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
@@ -20,86 +19,33 @@ from holdfast import formats, names
 from holdfast.activities.facts.node_annotations import is_marked, patch_of, with_fault_label
 from holdfast.activities.facts.node_taints import power_off
 from holdfast.activities.kube.client import Conflict, NotFound, Object
-from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.entities.health import ENTITIES
-from holdfast.worker.cleanup.disable import Say, close, delete_own, revoke
+from holdfast.worker.cleanup.disable import Say, close, delete_own, revoke, unless_gone
 from holdfast.worker.cleanup.namespace import LABELS
 from holdfast.worker.cleanup.sweep_lookup import Ground
+from holdfast.worker.cleanup.workloads import (
+    LOOK,
+    let_go,
+    open_workflows,
+    resources,
+    running,
+    standing,
+    still_there,
+    thing_of,
+)
 from holdfast.worker.runtime.pollers import ACTIVITY, polled
 from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
 
 _CRD: Final = "CustomResourceDefinition"
 _PODS_GO: Final = 120.0
 """Seconds allowed for the pods of workers in the cluster to go."""
-_LOOK: Final = 1.0
-"""Seconds between two looks at what still exists."""
 _LET_GO: Final = 60.0
 """Seconds allowed for the cluster's garbage collector to orphan the dependents of an object."""
-_TOLD: Final = 5
-_BECAUSE: Final = "Holdfast is taken off this cluster"
-
-
-@dataclass(frozen=True)
-class Thing:
-    """A custom resource of a workload, or of one of its attempts."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    deleting: bool
-    finalizers: tuple[str, ...]
-    installation: str
-    copied: bool = False
-    """Whether it names a workflow of another namespace: a copy, for which no workflow is responsible (row X8)."""
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """Identifies it to the API server."""
-        return self.api_version, self.kind, self.name, self.namespace
-
-    @property
-    def lives(self) -> bool:
-        """Whether it still holds something: an AppWrapper that has ended, or was never started, does not."""
-        return self.api_version == names.API_VERSION or names.FINALIZER in self.finalizers
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-
-async def standing(ground: Ground, managed_by: str, namespace: str = "") -> list[Thing]:
-    """Return the custom resources of workloads in a cluster: attempts first, then anchors, then its AppWrappers.
-
-    AppWrappers count if they name `managed_by`, or have this installation's label. If a namespace is given, only what
-    is there counts.
-
-    Raises:
-        HoldfastError: if one belongs to another installation, which uses the same kinds.
-        KubeError: if the cluster does not answer, or refuses.
-    """
-    own = ground.site.installation
-    found: list[Thing] = []
-    for kind in (names.ATTEMPT_KIND, names.ANCHOR_KIND):
-        listed = _listed(ground, names.API_VERSION, kind, namespace)
-        found += [_thing(names.API_VERSION, kind, one) async for one in listed]
-    others = {one.installation for one in found} - {own}
-    for api_version, kind in formats.RESOURCES:
-        async for one in _listed(ground, api_version, kind, namespace):
-            thing, manager = _thing(api_version, kind, one), str(mapping(one.get("spec")).get("managedBy") or "")
-            if thing.installation == own or manager == managed_by:
-                found.append(thing)
-            elif thing.lives and names.is_own_manager(manager):
-                others.add(f"{thing.installation or 'the one'} that runs what is managedBy {manager}")
-    if others:
-        raise HoldfastError(
-            f"installation: {', '.join(sorted(others))} also has workloads on this cluster, by the same kinds and "
-            "rights: take that off first (--installation, --cluster, HOLDFAST_MANAGED_BY)"
-        )
-    return found
+BECAUSE: Final = "Holdfast is taken off this cluster"
+"""The reason that workloads and their workflows are given."""
 
 
 async def check_ground(ground: Ground) -> None:
@@ -113,8 +59,8 @@ async def check_ground(ground: Ground) -> None:
     client, site = ground.client, ground.site
     kinds = [(names.API_VERSION, names.ATTEMPT_KIND), (names.API_VERSION, names.ANCHOR_KIND), *formats.RESOURCES]
     for kind in () if ground.watched else kinds:
-        async for one in _listed(ground, *kind):
-            if not _thing(*kind, one).lives:
+        async for one in resources(ground, *kind):
+            if not thing_of(*kind, one).lives:
                 continue
             raise HoldfastError(
                 f"cluster: no watch of this cluster is known as {site.cluster} in Temporal namespace "
@@ -131,65 +77,6 @@ async def check_ground(ground: Ground) -> None:
             )
 
 
-async def open_workflows(client: Client, cluster: str, namespace: str = "") -> list[WorkflowExecution]:
-    """Return the running workflows of the graphs and workloads of a cluster, or of one namespace; graphs first."""
-    found: list[WorkflowExecution] = []
-    place = f"{cluster}/{namespace}/" if namespace else f"{cluster}/"
-    for workflow_type, prefix in ((names.GRAPH_WORKFLOW, "graph/"), (names.WORKLOAD_WORKFLOW, "workload/")):
-        query = f"WorkflowType = '{workflow_type}' AND WorkflowId STARTS_WITH '{prefix}{place}'"
-        found += await _running(client, query)
-    return found
-
-
-async def remove_workloads(
-    ground: Ground, managed_by: str, namespace: str = "", *, because: str = _BECAUSE, limit: timedelta, say: Say
-) -> None:
-    """Make each workload's own workflow remove it, and wait until all, or those of a namespace, are proven gone.
-
-    Raises:
-        HoldfastError: if something still exists at the end of `limit`.
-        RPCError: if Temporal does not answer.
-        KubeError: if the cluster does not answer, or refuses.
-    """
-    asked, deadline, said = set[tuple[str, str]](), time.monotonic() + limit.total_seconds(), -1
-    while True:
-        things = await standing(ground, managed_by, namespace)
-        workflows = await open_workflows(ground.client, ground.site.cluster, namespace)
-        if not things and not workflows:
-            return
-        for one in things:
-            if one.copied:
-                await _copy_goes(ground, one, say)
-        applied = [one for one in things if one.api_version != names.API_VERSION]
-        for one in applied:
-            if not one.deleting:
-                await _unless_gone(ground.site.kube.delete(*one.key, uid=one.uid))
-        own = {names.workflow_id(ground.site.cluster, one.namespace, one.name) for one in applied}
-        for one in workflows:
-            if one.id not in own and (one.id, one.run_id) not in asked:
-                await _cancelled(ground.client, one.id, because)
-                asked.add((one.id, one.run_id))
-        left = max(len(things), len(workflows))
-        if left != said:
-            say(f"being removed: {len(workflows)} workflows, {len(things)} objects")
-            said = left
-        if time.monotonic() > deadline:
-            raise HoldfastError(
-                f"{_still_there(things, workflows)}. Nothing new begins; no right was taken away. Is a worker running? "
-                "`holdfast explain NAMESPACE/NAME` says "
-                "what a workload waits for, `holdfast sweep` removes what no workflow is responsible for"
-            )
-        await asyncio.sleep(_LOOK)
-
-
-async def _copy_goes(ground: Ground, thing: Thing, say: Say) -> None:
-    """Release and delete a copy: nobody else would, and it has nothing that is made of it."""
-    await _let_go(ground, thing)
-    if not thing.deleting:
-        await _unless_gone(ground.site.kube.delete(*thing.key, uid=thing.uid))
-        say(f"{thing} is removed: it is a copy of one of another namespace")
-
-
 async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
     """Terminate every workload's workflow and release its objects as they are: nothing manages them or their pods then.
 
@@ -201,34 +88,19 @@ async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
     client, cluster, kube = ground.client, ground.site.cluster, ground.site.kube
     await _terminate(client, lambda: open_workflows(client, cluster))
     for one in await standing(ground, managed_by):
-        await _let_go(ground, one)
+        await let_go(ground, one)
         if one.api_version == names.API_VERSION and not one.deleting:
-            await _unless_gone(kube.delete(*one.key, uid=one.uid, propagation="Orphan"))
+            await unless_gone(kube.delete(*one.key, uid=one.uid, propagation="Orphan"))
             if one.kind == names.ATTEMPT_KIND:
                 say(f"{one} is let go: what it was made of runs on")
     deadline = time.monotonic() + _LET_GO
     while left := [one for one in await standing(ground, managed_by) if one.api_version == names.API_VERSION]:
         if time.monotonic() > deadline:
             raise HoldfastError(
-                f"{_still_there(left, ())}. All workflows are ended, and what is left is let go of by the cluster's "
+                f"{still_there(left, ())}. All workflows are ended, and what is left is let go of by the cluster's "
                 "garbage collector alone: is it running? Run this again with --workloads leave"
             )
-        await asyncio.sleep(_LOOK)
-
-
-async def _let_go(ground: Ground, thing: Thing) -> None:
-    """Remove our finalizer, and leave those of others."""
-    kube = ground.site.kube
-    while (found := await kube.find(*thing.key)) is not None and found["metadata"]["uid"] == thing.uid:
-        now = _thing(thing.api_version, thing.kind, found)
-        if names.FINALIZER not in now.finalizers:
-            return
-        kept = [name for name in now.finalizers if name != names.FINALIZER]
-        patch, version = {"metadata": {"finalizers": kept or None}}, found["metadata"]["resourceVersion"]
-        try:
-            await kube.patch(*thing.key, uid=thing.uid, patch=patch, resource_version=version)
-        except (Conflict, NotFound):
-            continue
+        await asyncio.sleep(LOOK)
 
 
 async def check_stopped(ground: Ground, say: Say) -> None:
@@ -257,7 +129,7 @@ async def check_stopped(ground: Ground, say: Say) -> None:
                 f"cluster: kubectl --namespace {names.WORKER_NAMESPACE} scale deployment --all --replicas=0), and run "
                 "this again"
             )
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(LOOK)
 
 
 async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object], *, accounts: bool, say: Say) -> None:
@@ -284,7 +156,7 @@ async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object],
     workflows = await open_workflows(ground.client, cluster)
     if things or workflows:
         raise HoldfastError(
-            f"{_still_there(things, workflows)}: it came while workers were being stopped. Run this again with "
+            f"{still_there(things, workflows)}: it came while workers were being stopped. Run this again with "
             "--workloads leave, or start a worker and run it with --workloads remove"
         )
     await _terminate(ground.client, lambda: _entities(ground.client, cluster))
@@ -311,14 +183,14 @@ async def _pods_are_gone(ground: Ground) -> None:
             raise HoldfastError(
                 f"workers: their pods in {names.WORKER_NAMESPACE} do not go: see to them, and run this again"
             )
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(LOOK)
 
 
 async def _is_used(ground: Ground, definition: Object, say: Say) -> bool:
     """Whether objects of a kind exist, which would be deleted with it."""
     spec = definition["spec"]
     api_version, kind = f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"]
-    async for _ in _listed(ground, api_version, kind):
+    async for _ in resources(ground, api_version, kind):
         say(f"{_CRD} {definition['metadata']['name']} stays: there are still {spec['names']['plural']}")
         return True
     return False
@@ -352,12 +224,8 @@ async def _clean(ground: Ground, name: str, say: Say) -> None:
 async def _entities(client: Client, cluster: str) -> list[WorkflowExecution]:
     found: list[WorkflowExecution] = []
     for entity in ENTITIES:
-        found += await _running(client, entity.query(cluster))
+        found += await running(client, entity.query(cluster))
     return found
-
-
-async def _running(client: Client, query: str) -> list[WorkflowExecution]:
-    return [one async for one in client.list_workflows(f"{query} AND ExecutionStatus = 'Running'")]
 
 
 async def _terminate(client: Client, listed: Callable[[], Awaitable[list[WorkflowExecution]]]) -> None:
@@ -367,66 +235,11 @@ async def _terminate(client: Client, listed: Callable[[], Awaitable[list[Workflo
         found = {one.id for one in await listed()}
         for workflow_id in found:
             try:
-                await client.get_workflow_handle(workflow_id).terminate(reason=_BECAUSE)
+                await client.get_workflow_handle(workflow_id).terminate(reason=BECAUSE)
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
         if not found - ended:
             return
         ended |= found
-        await asyncio.sleep(_LOOK)
-
-
-async def _cancelled(client: Client, workflow_id: str, because: str) -> None:
-    try:
-        await client.get_workflow_handle(workflow_id).signal(names.SIGNAL_CANCEL, because)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-
-
-async def _listed(ground: Ground, api_version: str, kind: str, namespace: str = "") -> AsyncIterator[Object]:
-    try:
-        items: Iterable[Object] = (await ground.site.kube.list(api_version, kind, namespace))["items"]
-    except (NotFound, UnknownKind):
-        return
-    for one in items:
-        yield one
-
-
-def _thing(api_version: str, kind: str, found: Mapping[str, Any]) -> Thing:
-    metadata = found["metadata"]
-    labels, said = mapping(metadata.get("labels")), str(mapping(found.get("spec")).get("workflowId") or "")
-    return Thing(
-        api_version,
-        kind,
-        metadata["namespace"],
-        metadata["name"],
-        metadata["uid"],
-        bool(metadata.get("deletionTimestamp")),
-        tuple(map(str, metadata.get("finalizers") or ())),
-        str(labels.get(names.LABEL_INSTALLATION) or ""),
-        api_version == names.API_VERSION and _is_elsewhere(said, metadata["namespace"]),
-    )
-
-
-def _is_elsewhere(workflow_id: str, namespace: str) -> bool:
-    """Whether a workload's workflow id is of another namespace; not where it cannot be read."""
-    try:
-        return names.parse_workflow_id(workflow_id)[1] != namespace
-    except ValueError:
-        return False
-
-
-def _still_there(things: Sequence[Thing], workflows: Sequence[WorkflowExecution]) -> str:
-    told = [*map(str, things), *(f"workflow {one.id}" for one in workflows)]
-    more = f" and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-    return f"still there: {', '.join(told[:_TOLD])}{more}"
-
-
-async def _unless_gone(change: Any) -> None:
-    """Make a change to an object that others may have removed or replaced meanwhile."""
-    try:
-        await change
-    except (Conflict, NotFound):
-        return
+        await asyncio.sleep(LOOK)

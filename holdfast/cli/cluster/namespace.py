@@ -100,24 +100,22 @@ def disable(
 
     async def go() -> None:
         from holdfast.activities.site.permission_cache import FRESH
-        from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.cleanup.disable import close, revoke
+        from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
         from holdfast.worker.runtime.settings import Role, load
 
         managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
         async with grounded(place, installation, kubeconfig, context) as ground:
             kube, cluster = ground.site.kube, ground.site.cluster
-            there = await taking.open_workflows(ground.client, cluster, name)
-            if workloads is None and (
-                there or any(one.lives for one in await taking.standing(ground, managed_by, name))
-            ):
+            there = await open_workflows(ground.client, cluster, name)
+            if workloads is None and (there or any(one.lives for one in await standing(ground, managed_by, name))):
                 raise HoldfastError("what becomes of its workloads? --workloads remove, or --workloads leave")
             await close(kube, name)
             typer.echo(f"nothing more is permitted; what was permitted in the last {FRESH:.0f} s may still begin")
             await asyncio.sleep(FRESH)
             if workloads is Workloads.REMOVE:
                 because = f"namespace {name} is disabled"
-                await taking.remove_workloads(ground, managed_by, name, because=because, limit=limit, say=typer.echo)
+                await remove_workloads(ground, managed_by, name, because=because, limit=limit, say=typer.echo)
             await revoke(kube, name, accounts=workloads is not Workloads.LEAVE, say=typer.echo)
             typer.echo(f"namespace {name} is disabled: nothing begins there")
 

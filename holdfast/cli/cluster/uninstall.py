@@ -68,13 +68,14 @@ def uninstall(
     async def go() -> None:
         from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.cleanup.disable import delete_own
+        from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
         from holdfast.worker.runtime.settings import Role, load
 
         managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
         async with grounded(place, installation, kubeconfig, context) as ground:
             await taking.check_ground(ground)
-            things = await taking.standing(ground, managed_by)
-            workflows = await taking.open_workflows(ground.client, ground.site.cluster)
+            things = await standing(ground, managed_by)
+            workflows = await open_workflows(ground.client, ground.site.cluster)
             _tell(ground, len(workflows), len(things))
             if dry_run:
                 return
@@ -89,7 +90,7 @@ def uninstall(
             if workloads is Workloads.LEAVE:
                 await taking.leave_workloads(ground, managed_by, say=_say)
             elif workloads is Workloads.REMOVE:
-                await taking.remove_workloads(ground, managed_by, limit=limit, say=_say)
+                await remove_workloads(ground, managed_by, because=taking.BECAUSE, limit=limit, say=_say)
             manifests, accounts = list(_manifests((*_FILES, *_DOOR))), workloads is Workloads.REMOVE
             await taking.take_off(ground, managed_by, manifests, accounts=accounts, say=_say)
             _say(f"Holdfast is off cluster {ground.site.cluster}")
