@@ -63,9 +63,11 @@ class Ground:
     site: Site
     watched: bool
     """Whether this Temporal namespace knows the cluster's watch, and so has the cluster's workloads."""
+    managed_by: str
+    """What an AppWrapper's `spec.managedBy` says that is for this installation."""
 
 
-async def ground(client: Client, kube: Kube, cluster: str, installation: str) -> Ground:
+async def ground(client: Client, kube: Kube, cluster: str, installation: str, managed_by: str) -> Ground:
     """Identify the cluster and the installation, as a worker does at its start.
 
     Args:
@@ -73,6 +75,7 @@ async def ground(client: Client, kube: Kube, cluster: str, installation: str) ->
         kube: the client of the cluster.
         cluster: the cluster's name in workflow ids.
         installation: the installation's id; empty for the one whose worker watches this cluster.
+        managed_by: what an AppWrapper's `spec.managedBy` says that is for this installation.
 
     Raises:
         IdentityError: if the name belongs to another cluster or installation.
@@ -92,7 +95,7 @@ async def ground(client: Client, kube: Kube, cluster: str, installation: str) ->
             _same(cluster, "installation", memo.get(MEMO_INSTALLATION), installation, watch_id)
     known = str(memo.get(MEMO_INSTALLATION) or "")
     site = Site(kube, cluster, uid, installation or known or f"holdfast-{uid[:8]}", Limits())
-    return Ground(client, site, watched=memo.get(MEMO_CLUSTER_UID) == uid)
+    return Ground(client, site, watched=memo.get(MEMO_CLUSTER_UID) == uid, managed_by=managed_by)
 
 
 def _same(cluster: str, what: str, bound: object, found: str, watch_id: str) -> None:

@@ -77,7 +77,7 @@ async def check_ground(ground: Ground) -> None:
             )
 
 
-async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
+async def leave_workloads(ground: Ground, *, say: Say) -> None:
     """Terminate every workload's workflow and release its objects as they are: nothing manages them or their pods then.
 
     Raises:
@@ -87,14 +87,14 @@ async def leave_workloads(ground: Ground, managed_by: str, *, say: Say) -> None:
     """
     client, cluster, kube = ground.client, ground.site.cluster, ground.site.kube
     await _terminate(client, lambda: open_workflows(client, cluster))
-    for one in await standing(ground, managed_by):
+    for one in await standing(ground):
         await let_go(ground, one)
         if one.api_version == names.API_VERSION and not one.deleting:
             await unless_gone(kube.delete(*one.key, uid=one.uid, propagation="Orphan"))
             if one.kind == names.ATTEMPT_KIND:
                 say(f"{one} is let go: what it was made of runs on")
     deadline = time.monotonic() + _LET_GO
-    while left := [one for one in await standing(ground, managed_by) if one.api_version == names.API_VERSION]:
+    while left := [one for one in await standing(ground) if one.api_version == names.API_VERSION]:
         if time.monotonic() > deadline:
             raise HoldfastError(
                 f"{still_there(left, ())}. All workflows are ended, and what is left is let go of by the cluster's "
@@ -132,12 +132,11 @@ async def check_stopped(ground: Ground, say: Say) -> None:
         await asyncio.sleep(LOOK)
 
 
-async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object], *, accounts: bool, say: Say) -> None:
+async def take_off(ground: Ground, manifests: Sequence[Object], *, accounts: bool, say: Say) -> None:
     """Remove the rest of Holdfast once it manages no workload any more.
 
     Args:
         ground: the cluster.
-        managed_by: as for `standing`.
         manifests: the objects of `deploy/`, in the order in which they are applied.
         accounts: whether to delete the accounts that `namespace enable` created: not if pods may keep running.
         say: receives a line about each thing that is left for a person to handle.
@@ -152,7 +151,7 @@ async def take_off(ground: Ground, managed_by: str, manifests: Sequence[Object],
         await delete_own(kube, {**one, "apiVersion": "apps/v1", "kind": "Deployment"}, say)
     await _pods_are_gone(ground)
     await check_stopped(ground, say)
-    things = [one for one in await standing(ground, managed_by) if one.lives]
+    things = [one for one in await standing(ground) if one.lives]
     workflows = await open_workflows(ground.client, cluster)
     if things or workflows:
         raise HoldfastError(

@@ -54,11 +54,11 @@ class Thing:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-async def standing(ground: Ground, managed_by: str, namespace: str | None = None) -> list[Thing]:
+async def standing(ground: Ground, namespace: str | None = None) -> list[Thing]:
     """Return the custom resources of workloads in a cluster: attempts first, then anchors, then its AppWrappers.
 
-    AppWrappers count if they name `managed_by`, or have this installation's label. If a namespace is given, only what
-    is there counts.
+    AppWrappers count if they name `ground.managed_by`, or have this installation's label. If a namespace is given, only
+    what is there counts.
 
     Raises:
         HoldfastError: if one belongs to another installation, which uses the same kinds.
@@ -73,7 +73,7 @@ async def standing(ground: Ground, managed_by: str, namespace: str | None = None
     for api_version, kind in formats.RESOURCES:
         async for one in resources(ground, api_version, kind, namespace):
             thing, manager = thing_of(api_version, kind, one), str(mapping(one.get("spec")).get("managedBy") or "")
-            if thing.installation == own or manager == managed_by:
+            if thing.installation == own or manager == ground.managed_by:
                 found.append(thing)
             elif thing.lives and names.is_own_manager(manager):
                 others.add(f"{thing.installation or 'the one'} that runs what is managedBy {manager}")
@@ -96,7 +96,7 @@ async def open_workflows(client: Client, cluster: str, namespace: str | None = N
 
 
 async def remove_workloads(
-    ground: Ground, managed_by: str, namespace: str | None = None, *, because: str, limit: timedelta, say: Say
+    ground: Ground, namespace: str | None = None, *, because: str, limit: timedelta, say: Say
 ) -> None:
     """Make each workload's own workflow remove it, and wait until all, or those of a namespace, are proven gone.
 
@@ -107,7 +107,7 @@ async def remove_workloads(
     """
     asked, deadline, said = set[tuple[str, str]](), time.monotonic() + limit.total_seconds(), -1
     while True:
-        things = await standing(ground, managed_by, namespace)
+        things = await standing(ground, namespace)
         workflows = await open_workflows(ground.client, ground.site.cluster, namespace)
         if not things and not workflows:
             return

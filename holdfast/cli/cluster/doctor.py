@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import EXIT_REFUSED, EXIT_UNREACHABLE, HERE, Format, Output, Place, grouped
+from holdfast.cli.common.options import (
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    HERE,
+    Context,
+    Format,
+    Kubeconfig,
+    Output,
+    Place,
+    grouped,
+)
 from holdfast.cli.common.output import emit
 
 if TYPE_CHECKING:
@@ -19,10 +29,8 @@ if TYPE_CHECKING:
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Add the search attributes that Temporal lacks.")] = False,
     place: Place = HERE,
-    kubeconfig: Annotated[
-        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
-    ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Check connections, versions, rights, types, search attributes, workers and trust; say what to do about each."""

@@ -9,7 +9,7 @@ import typer
 
 from holdfast import names
 from holdfast.cli.cluster.uninstall import Workloads
-from holdfast.cli.common.options import HERE, Output, Place, grouped
+from holdfast.cli.common.options import HERE, Context, Installation, Kubeconfig, Output, Place, grouped
 from holdfast.cli.common.output import dumped
 from holdfast.errors import HoldfastError
 
@@ -37,10 +37,8 @@ def enable(
         list[str] | None,
         typer.Option("--api-group", help="A further API group its workloads use, for example jobset.x-k8s.io."),
     ] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
-    ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Let workloads run in a namespace: apply its label, service account, role and bindings. May be repeated.
 
@@ -81,13 +79,9 @@ def disable(
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", help="How long removing all workloads may last.")] = "10m",
     place: Place = HERE,
-    installation: Annotated[
-        str | None, typer.Option("--installation", help="Default: $HOLDFAST_INSTALLATION.", show_default=False)
-    ] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
-    ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    installation: Installation = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Let nothing new begin in a namespace, and take away the rights that `enable` has granted there.
 
@@ -102,20 +96,20 @@ def disable(
         from holdfast.activities.site.permission_cache import FRESH
         from holdfast.worker.cleanup.disable import close, revoke
         from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
-        from holdfast.worker.runtime.settings import Role, load
 
-        managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
         async with grounded(place, installation, kubeconfig, context) as ground:
             kube, cluster = ground.site.kube, ground.site.cluster
-            there = await open_workflows(ground.client, cluster, name)
-            if workloads is None and (there or any(one.lives for one in await standing(ground, managed_by, name))):
+            if workloads is None and (
+                await open_workflows(ground.client, cluster, name)
+                or any(one.lives for one in await standing(ground, name))
+            ):
                 raise HoldfastError("what becomes of its workloads? --workloads remove, or --workloads leave")
             await close(kube, name)
             typer.echo(f"nothing more is permitted; what was permitted in the last {FRESH:.0f} s may still begin")
             await asyncio.sleep(FRESH)
             if workloads is Workloads.REMOVE:
                 because = f"namespace {name} is disabled"
-                await remove_workloads(ground, managed_by, name, because=because, limit=limit, say=typer.echo)
+                await remove_workloads(ground, name, because=because, limit=limit, say=typer.echo)
             await revoke(kube, name, accounts=workloads is not Workloads.LEAVE, say=typer.echo)
             typer.echo(f"namespace {name} is disabled: nothing begins there")
 

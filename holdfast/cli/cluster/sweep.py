@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import EXIT_FAILED, EXIT_REFUSED, HERE, Format, Output, Place, grouped
+from holdfast.cli.common.options import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    HERE,
+    Context,
+    Format,
+    Installation,
+    Kubeconfig,
+    Output,
+    Place,
+    grouped,
+)
 from holdfast.cli.common.output import emit, say
 from holdfast.errors import HoldfastError
 
@@ -31,18 +42,9 @@ def sweep(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --unknown: do not ask.")] = False,
     timeout: Annotated[str, typer.Option("--timeout", help="How long the removal of one workload may last.")] = "10m",
     place: Place = HERE,
-    installation: Annotated[
-        str | None,
-        typer.Option(
-            "--installation",
-            help="Whose objects. Default: $HOLDFAST_INSTALLATION, or that of the worker that watches the cluster.",
-            show_default=False,
-        ),
-    ] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
-    ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    installation: Installation = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Remove what outages left behind in a cluster: objects of finished workloads, and of past attempts.
@@ -125,7 +127,7 @@ async def grounded(
         named = holdfast.require_cluster()
         with refusals(holdfast.place):
             async with reached(settings.kubeconfig or None, context or settings.kube_context or None) as kube:
-                yield await ground(holdfast.client, kube, named, settings.installation)
+                yield await ground(holdfast.client, kube, named, settings.installation, settings.managed_by)
 
 
 def _scene(ground: Ground) -> Scene:

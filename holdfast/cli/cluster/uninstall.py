@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 import yaml
 
-from holdfast.cli.common.options import EXIT_REFUSED, HERE, Place, grouped
+from holdfast.cli.common.options import EXIT_REFUSED, HERE, Context, Installation, Kubeconfig, Place, grouped
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -44,18 +44,9 @@ def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     timeout: Annotated[str, typer.Option("--timeout", help="How long removing all workloads may last.")] = "10m",
     place: Place = HERE,
-    installation: Annotated[
-        str | None,
-        typer.Option(
-            "--installation",
-            help="Default: $HOLDFAST_INSTALLATION, or that of the worker that watches the cluster.",
-            show_default=False,
-        ),
-    ] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.", show_default=False)
-    ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)] = None,
+    installation: Installation = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Remove Holdfast from a cluster: workloads, its marks on nodes, policies, rights and kinds, in this order.
 
@@ -69,12 +60,10 @@ def uninstall(
         from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.cleanup.disable import delete_own
         from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
-        from holdfast.worker.runtime.settings import Role, load
 
-        managed_by = load({"cluster": place.cluster, "roles": (Role.WORKFLOWS,)}).managed_by
         async with grounded(place, installation, kubeconfig, context) as ground:
             await taking.check_ground(ground)
-            things = await standing(ground, managed_by)
+            things = await standing(ground)
             workflows = await open_workflows(ground.client, ground.site.cluster)
             _tell(ground, len(workflows), len(things))
             if dry_run:
@@ -88,11 +77,11 @@ def uninstall(
             for manifest in _manifests((_GIVES,)):
                 await delete_own(ground.site.kube, manifest, _say)
             if workloads is Workloads.LEAVE:
-                await taking.leave_workloads(ground, managed_by, say=_say)
+                await taking.leave_workloads(ground, say=_say)
             elif workloads is Workloads.REMOVE:
-                await remove_workloads(ground, managed_by, because=taking.BECAUSE, limit=limit, say=_say)
+                await remove_workloads(ground, because=taking.BECAUSE, limit=limit, say=_say)
             manifests, accounts = list(_manifests((*_FILES, *_DOOR))), workloads is Workloads.REMOVE
-            await taking.take_off(ground, managed_by, manifests, accounts=accounts, say=_say)
+            await taking.take_off(ground, manifests, accounts=accounts, say=_say)
             _say(f"Holdfast is off cluster {ground.site.cluster}")
 
     asyncio.run(go())

@@ -49,6 +49,18 @@ TemporalNamespace = Annotated[
     str | None,
     typer.Option("--temporal-namespace", help="Default: $TEMPORAL_NAMESPACE, or default.", show_default=False),
 ]
+Installation = Annotated[
+    str | None,
+    typer.Option(
+        "--installation",
+        help="Whose objects. Default: $HOLDFAST_INSTALLATION, or that of the worker that watches the cluster.",
+        show_default=False,
+    ),
+]
+Kubeconfig = Annotated[
+    str | None, typer.Option("--kubeconfig", help="Of the cluster. Default: $KUBECONFIG.", show_default=False)
+]
+Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)]
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
 
 

@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.common.options import HERE, Chosen, Format, Namespace, Output, Place, grouped, session, with_run
+from holdfast.cli.common.options import (
+    HERE,
+    Chosen,
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Place,
+    grouped,
+    session,
+    with_run,
+)
 from holdfast.cli.common.output import dumped, emit, say
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.cli.workloads.namespace_check import refuse_closed
@@ -31,10 +43,6 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override one setting: failureGracePeriod=30s. May be given several times."),
 ]
-Kubeconfig = Annotated[
-    str | None, typer.Option("--kubeconfig", help="Of their cluster. Default: $KUBECONFIG.", show_default=False)
-]
-Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)]
 As = Annotated[str | None, typer.Option("--name", help="Submit it under this name.", show_default=False)]
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.common.options import Cluster, Format, Namespace, Output
+from holdfast.cli.common.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from holdfast.cli.common.output import emit
-from holdfast.cli.workloads.submit import As, Context, Files, Kubeconfig, Set, lines, overrides, read_all
+from holdfast.cli.workloads.submit import As, Files, Set, lines, overrides, read_all
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

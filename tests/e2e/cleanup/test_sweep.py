@@ -145,7 +145,7 @@ async def forget(handle: Handle, site: Site) -> None:
 async def footing(space: Space) -> AsyncIterator[Ground]:
     """Stand where the command stands, in this process."""
     async with await Kube.connect(str(space.site.kubeconfig)) as kube:
-        yield await ground(space.site.client, kube, space.site.cluster, "")
+        yield await ground(space.site.client, kube, space.site.cluster, "", names.MANAGED_BY)
 
 
 async def stray(space: Space, name: str, number: int) -> None:
