@@ -121,14 +121,17 @@ def _optional_url(value: str) -> str:
 def _node_url(value: str) -> str:
     if value and PLACEHOLDER not in value:
         raise ValueError(f"{value!r}: {EXPECTED}")
-    return _machines((value.rstrip("/"),))[0]
+    return _machine(value.rstrip("/"))
 
 
 def _machines(value: tuple[str, ...]) -> tuple[str, ...]:
-    for address in value:
-        if address and (wrong := unusable(address)):
-            raise ValueError(f"{address!r}: {wrong}")
-    return value
+    return tuple(map(_machine, value))
+
+
+def _machine(address: str) -> str:
+    if address and (wrong := unusable(address)):
+        raise ValueError(f"{address!r}: {wrong}")
+    return address
 
 
 def _label(value: str) -> str:

@@ -351,7 +351,7 @@ class Attention:
 
     def _news(self, workload: WorkloadKey, at: datetime) -> tuple[Facts, str, Observation] | None:
         """Return the current news of a workload: its facts, the key that they belong to, and the observation."""
-        anchor, newest, live = self._cache.anchor(workload), self._cache.newest(workload), self._live(workload)
+        newest, live = self._cache.newest(workload), self._live(workload)
         if live is not None and live.facts.submitted:
             subject = self._subjects.get(workload)
             if not self._settled(live) or (subject is not None and live.facts.uid in subject.closed):
@@ -364,6 +364,7 @@ class Attention:
             return facts, live.facts.uid, observation
         if self._cache.unconfirmed(workload) is not None:
             return None  # What it lacks may be gone because it is being deleted: the live look tells (row X8).
+        anchor = self._cache.anchor(workload)
         if anchor is not None and not anchor.deletion_wanted and _orphaned(anchor, newest) and self._listed():
             observation = self._owner_lost(anchor, newest, at)
             return facts_of(observation), f"{anchor.facts.uid}/{anchor.attempt}", observation
