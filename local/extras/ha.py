@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from holdfast.local.extras.temporal_server import configuration, dynamic_configuration
 from holdfast.local.programs.tools import TEMPORAL_SERVER
 from holdfast.local.system.credentials import write_private
 from holdfast.local.system.errors import StackError
@@ -171,43 +171,22 @@ def _server(
         }
 
     def service(grpc: str, membership: str, **more: Any) -> dict[str, Any]:
-        return {"rpc": {"grpcPort": ports[grpc], "membershipPort": ports[membership], "bindOnIP": address, **more}}
+        return {"grpcPort": ports[grpc], "membershipPort": ports[membership], "bindOnIP": address, **more}
 
-    values = {key: [{"value": json.loads(value)}] for key, value in {**DYNAMIC_CONFIG, **dynamic}.items()}
-    dynamic_file = layout.write_config("temporal-dynamic.yaml", yaml.safe_dump(values))
-    return {
-        "log": {"stdout": True, "level": "warn"},
-        "persistence": {
-            "defaultStore": "main",
-            "visibilityStore": "visibility",
-            "numHistoryShards": HISTORY_SHARDS,
-            "datastores": {"main": store("temporal", 40), "visibility": store("temporal_visibility", 10)},
-        },
-        "global": {
-            "membership": {"maxJoinDuration": "30s", "broadcastAddress": address},
-            "pprof": {"port": ports[f"{name}-pprof"]},
-            "metrics": {"prometheus": {"listenAddress": f"{address}:{ports['temporal-metrics']}"}},
-        },
-        "services": {
+    return configuration(
+        services={
             "frontend": service("temporal", "temporal-membership", httpPort=ports["temporal-http"]),
             **{one: service(f"temporal-{one}", f"temporal-{one}-membership") for one in _SERVICES},
         },
-        "clusterMetadata": {
-            "enableGlobalNamespace": False,
-            "failoverVersionIncrement": 10,
-            "masterClusterName": "active",
-            "currentClusterName": "active",
-            "clusterInformation": {
-                "active": {
-                    "enabled": True,
-                    "initialFailoverVersion": 1,
-                    "rpcName": "frontend",
-                    "rpcAddress": f"{LOOPBACK}:{ports['temporal']}",
-                }
-            },
-        },
-        "dynamicConfigClient": {"filepath": str(dynamic_file), "pollInterval": "10s"},
-    }
+        main=store("temporal", 40),
+        visibility=store("temporal_visibility", 10),
+        shards=HISTORY_SHARDS,
+        broadcast=address,
+        frontend=f"{LOOPBACK}:{ports['temporal']}",
+        dynamic=layout.write_config("temporal-dynamic.yaml", dynamic_configuration({**DYNAMIC_CONFIG, **dynamic})),
+        pprof={"port": ports[f"{name}-pprof"]},
+        metrics={"prometheus": {"listenAddress": f"{address}:{ports['temporal-metrics']}"}},
+    )
 
 
 def _ui(layout: Layout, binary: str, ports: Mapping[str, int]) -> Part:

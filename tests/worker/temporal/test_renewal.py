@@ -32,10 +32,10 @@ class Server(ServiceClient):
         return self
 
     def update_rpc_metadata(self, metadata: Any) -> None:
-        raise NotImplementedError
+        self.calls.append("headers")
 
     def update_api_key(self, api_key: str | None) -> None:
-        raise NotImplementedError
+        self.calls.append("API key")
 
     async def _rpc_call(self, rpc: str, req: Any, resp_type: Any, **_: Any) -> Any:
         self.calls.append(rpc)
