@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from holdfast.deploy import FOLDER
 from holdfast.local.system.errors import StackError
 from holdfast.local.system.paths import PACKAGE
@@ -101,11 +103,34 @@ def apply_deploy(kubectl: Kubectl) -> None:
         _apply(kubectl, [argument for path in crds for argument in ("-f", str(path))])
         established = ("wait", "--for=condition=Established", "--timeout=60s")
         kubectl(*established, *(argument for path in crds for argument in ("-f", str(path))))
+        for path in crds:
+            _await_storage(kubectl, path)
     _apply(kubectl, ["-k", str(FOLDER)])
     theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
     if not kubectl("get", "crd", *theirs, "--output=name"):
         _apply(kubectl, ["-k", str(FOLDER / "appwrapper")])
+        _await_storage(kubectl, FOLDER / "appwrapper" / "crd.yaml")
         _await_appwrappers(kubectl)
+
+
+def _await_storage(kubectl: Kubectl, definition: Path) -> None:
+    """Wait until objects of a kind can be listed: its storage begins after the kind is established."""
+    spec = yaml.safe_load(definition.read_text(encoding="utf-8"))["spec"]
+    deadline = time.monotonic() + _PROBED_FOR
+    for version in (one["name"] for one in spec["versions"] if one["served"]):
+        # Of version 0 a list comes from the cache that watches read, too.
+        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1&resourceVersion=0"
+        while True:
+            try:
+                kubectl("get", "--raw", path)
+                break
+            except StackError as error:
+                if time.monotonic() > deadline:
+                    raise StackError(
+                        f"{spec['names']['plural']}.{spec['group']} are not served {_PROBED_FOR:.0f} s after their "
+                        f"kind was applied: {error}"
+                    ) from error
+            time.sleep(0.2)
 
 
 _PROBE = """
