@@ -22,15 +22,13 @@ from holdfast.activities.objects.copies import each, read_objects
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.operations.deadline import Deadline, Grace
 from holdfast.activities.operations.observe import look
-from holdfast.activities.operations.replace import delete_read, force_pods, told_of
+from holdfast.activities.operations.replace import REFUSED_TOLD, delete_read, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist
 from holdfast.model.calls.cluster import Cleared, ClearInput, ObserveInput, PlannedComponent
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
-_REFUSALS = 4
-"""How many pods that may not be deleted are named, ahead of the list of what is left."""
 
 
 @dataclass(slots=True)
@@ -105,7 +103,7 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
             grace.see()
             pods = [pod for one in going for pod in one.pods]
             refused = await force_pods(site, given.target, pods) if grace.is_over else ()
-            left = [*refused[:_REFUSALS]] + [told_of(one.plan, one.objects, one.pods) for one in going]
+            left = [*refused[:REFUSED_TOLD]] + [told_of(one.plan, one.objects, one.pods) for one in going]
             pulse.say("waiting for what was still active to go", left[:16], len(going))
         except Unreachable as error:
             pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)

@@ -20,7 +20,7 @@ from holdfast.activities.objects.make import (
     lost_of,
     ref_of,
 )
-from holdfast.activities.operations.report import apply_report
+from holdfast.activities.operations.report import apply_report, patch_status
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, tries
 from holdfast.model import ObjectRef
 from holdfast.model.calls.cluster import Created, CreateInput, PlannedComponent, copies_ref, planned
@@ -134,18 +134,9 @@ async def _mark_submitted(site: Site, given: CreateInput, owner: Object) -> None
     while True:
         if _is_submitted(owner):
             return
-        metadata = owner["metadata"]
+        key = (names.API_VERSION, names.ATTEMPT_KIND, owner["metadata"]["name"], given.target.namespace)
         try:
-            await site.kube.patch(
-                names.API_VERSION,
-                names.ATTEMPT_KIND,
-                metadata["name"],
-                given.target.namespace,
-                uid=given.owner_uid,
-                resource_version=metadata["resourceVersion"],
-                subresource="status",
-                patch={"status": {"submitted": True}},
-            )
+            await patch_status(site.kube, key, owner, {"submitted": True})
         except (Conflict, NotFound):
             owner = await living_owner(site, given)
             continue

@@ -34,7 +34,7 @@ from holdfast.activities.objects.make import is_owned
 from holdfast.activities.objects.placement import merged
 from holdfast.activities.operations.deadline import Grace
 from holdfast.activities.operations.observe import look
-from holdfast.activities.operations.replace import force_pods, told_of
+from holdfast.activities.operations.replace import REFUSED_TOLD, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.closed import withdrawn
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
@@ -53,8 +53,6 @@ _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
 _TOLD = 16
 """How many of the objects waited for are named."""
-_REFUSALS = 4
-"""How many pods that may not be deleted are named ahead of them."""
 GONE = "the attempt's owner is gone or being deleted"
 
 
@@ -185,7 +183,7 @@ async def _until_asleep(site: Site, given: ParkInput, pulse: Pulse) -> None:
                 return
             grace.see()
             refused = await force_pods(site, given.target, pods) if grace.is_over else ()
-            left = [*refused[:_REFUSALS]] + [told_of(plan, jobs, ()) for plan, jobs in awake]
+            left = [*refused[:REFUSED_TOLD]] + [told_of(plan, jobs, ()) for plan, jobs in awake]
             left += [told_of(_as_pod(pod), [pod], ()) for pod in pods[:_TOLD]]
             pulse.say("suspending it in place, and waiting for its pods to go", left[:_TOLD], len(awake) + len(pods))
         except Unreachable as error:

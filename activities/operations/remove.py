@@ -260,16 +260,13 @@ class _Forced:
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             self.refused.pop(metadata["uid"], None)
             return  # Only a finalizer holds it, and we do not remove that unasked.
-        try:
-            await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
-            self.refused.pop(metadata["uid"], None)
-        except Unreachable as error:
-            if not _is_one_kinds(error):
-                raise
-        except Forbidden as error:
-            self.refused[metadata["uid"]] = error.message
-        except KubeError:
-            return
+        async with self._tried():
+            try:
+                await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
+            except Forbidden as error:
+                self.refused[metadata["uid"]] = error.message
+            else:
+                self.refused.pop(metadata["uid"], None)
 
     async def _strip_all(self, remains: Remains) -> None:
         """Remove foreign finalizers from objects that were being deleted when read; pods first, as in deletion."""

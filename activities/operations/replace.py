@@ -200,6 +200,10 @@ async def delete_read(
         )
 
 
+REFUSED_TOLD = 4
+"""How many pods that may not be deleted are named, ahead of the list of what is left."""
+
+
 async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Delete pods with no grace period; a pod that a finalizer holds stays, and is reported as left.
 

@@ -8,9 +8,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.kube.client import Conflict, Forbidden, Kube, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.client import (
+    Conflict,
+    Forbidden,
+    Kube,
+    KubeError,
+    NotFound,
+    Object,
+    UnknownKind,
+    Unreachable,
+)
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.site.anchor import is_ours, key_of, sequence_of, shown
+from holdfast.activities.site.anchor import Key, is_ours, key_of, sequence_of, shown
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, user_of
 from holdfast.model import Report
 from holdfast.model.calls.cluster import Reported, ReportInput, Target
@@ -97,15 +106,33 @@ async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], repo
 
     Raises:
         Conflict: if it has changed since; NotFound: if it is gone.
+        Unreachable: if it is there, and its status is not served.
     """
-    metadata = anchor["metadata"]
-    return await site.kube.patch(
-        *key_of(target),
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        subresource="status",
-        patch={"status": _shown(target, anchor, report, datetime.now(UTC))},
-    )
+    return await patch_status(site.kube, key_of(target), anchor, _shown(target, anchor, report, datetime.now(UTC)))
+
+
+async def patch_status(kube: Kube, key: Key, thing: Mapping[str, Any], status: Object) -> Object:
+    """Write the status of a custom resource as it was read.
+
+    Raises:
+        Conflict: if it has changed since; NotFound: if it is gone.
+        Unreachable: if it is there, and its status is not served: for a moment after its kind was applied, or by a
+            definition that is not Holdfast's.
+    """
+    metadata = thing["metadata"]
+    try:
+        return await kube.patch(
+            *key,
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            subresource="status",
+            patch={"status": status},
+        )
+    except UnknownKind as error:
+        if await kube.find(*key) is None:
+            raise
+        what = f"the status of {key[1]} {key[3]}/{key[2]} is not served"
+        raise Unreachable(error.status, error.reason, f"{what}: {error.message}") from error
 
 
 def _shown(target: Target, anchor: Mapping[str, Any], report: Report, now: datetime) -> Object:

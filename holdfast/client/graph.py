@@ -22,7 +22,7 @@ from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
-from holdfast.client.submission import begin, in_the_way, make_way
+from holdfast.client.submission import begin, check_own, in_the_way, make_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Workload
 from holdfast.model.entities.graph import Graph, GraphStatus
@@ -107,15 +107,7 @@ class GraphRun:
         return status
 
     def _check(self, uid: str) -> None:
-        """Check that the name still belongs to this submission, as for a workload (row D46).
-
-        Raises:
-            HoldfastError: if it belongs to another.
-        """
-        if self.uid and uid and uid != self.uid:
-            raise HoldfastError(
-                f"graph {self.name} was submitted again meanwhile, at {uid}: this one, submitted at {self.uid}, is over"
-            )
+        check_own(f"graph {self.name}", self.uid, uid)
 
     @property
     def _handle(self) -> Any:

@@ -29,7 +29,7 @@ from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
-from holdfast.client.submission import begin
+from holdfast.client.submission import begin, check_own
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
@@ -486,16 +486,7 @@ class Run:
         return description
 
     def _own(self, uid: str) -> None:
-        """Check that the name still belongs to this run's submission (row D46).
-
-        Raises:
-            HoldfastError: if it belongs to another.
-        """
-        if self.uid and uid and uid != self.uid:
-            raise HoldfastError(
-                f"{self._where} was submitted again meanwhile: this run (uid {self.uid}) is over, and the name is uid "
-                f"{uid}'s now"
-            )
+        check_own(self._where, self.uid, uid)
 
     async def _abnormal(self, description: WorkflowExecutionDescription, status: Status | None) -> HoldfastError:
         """Return the error that says why a workflow is over although its workload has no outcome."""

@@ -61,6 +61,23 @@ async def begin(client: Client, place: Place, workload: Workload, *, again: bool
     raise HoldfastError(f"{stamped.workflow_id} is being submitted by someone else at this moment: try again")
 
 
+def check_own(what: str, own: str, found: str) -> None:
+    """Check that a name still belongs to this submission (row D46).
+
+    Args:
+        what: the workload or graph, for the message.
+        own: the uid of this submission; empty: whichever has the name.
+        found: the uid that has the name; empty: an earlier release did not record it.
+
+    Raises:
+        HoldfastError: if it belongs to another.
+    """
+    if own and found and found != own:
+        raise HoldfastError(
+            f"{what} was submitted again meanwhile: this submission ({own}) is over, and the name is {found}'s now"
+        )
+
+
 class InTheWay(NamedTuple):
     """An earlier submission that must end before its name is free.
 

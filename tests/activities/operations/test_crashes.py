@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.kube.client import Kube, Object, Unreachable, WebhookFailed
+from holdfast.activities.kube.client import Kube, Object, UnknownKind, Unreachable, WebhookFailed
 from tests.activities.bench import Bench, config, deployment, eventually, job, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -133,6 +133,27 @@ async def test_what_may_pass_is_tried_again(bench: Bench, error: Exception):
     bench.kube.mutate = mutate  # type: ignore[method-assign]
     assert (await bench.create(patience=20.0)).failure is None
     assert left == [0]
+
+
+async def test_a_status_that_is_not_served_for_a_moment_is_written_once_it_is(bench: Bench):
+    """As between the application of a kind and the first answer of its storage: the anchor is there all the time."""
+    bench.components = (config(),)
+    await bench.prepare()
+    send, left = bench.kube.mutate, [3]
+
+    async def mutate(method: str, path: str, **options: Any) -> Object:
+        if "/anchors/" in path and path.endswith("/status") and left[0]:
+            left[0] -= 1
+            raise UnknownKind(404, "NotFound", "404 page not found")
+        return await send(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    report = bench.report(message="it is created")
+    assert (await bench.create(report=report, report_submitted=report)).failure is None
+    assert left == [0]
+    anchor = await bench.anchor()
+    assert anchor is not None
+    assert anchor["status"]["message"] == "it is created"
 
 
 async def test_a_request_that_was_carried_out_and_never_answered_is_recognized(bench: Bench):
