@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self, cast
@@ -140,6 +140,12 @@ class Transport:
         ):
             text = await response.read()
             return cast("Object", json.loads(text)) if text else {}
+
+    def streamed(
+        self, path: str, query: Mapping[str, str], deadline: aiohttp.ClientTimeout
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send a GET whose answer is read as it comes, within a deadline of its own."""
+        return self._sent("GET", path, query=query, deadline=deadline)
 
     @asynccontextmanager
     async def _sent(

@@ -52,9 +52,9 @@ def test_the_committed_rows_are_whole() -> None:
         assert numbers == sorted(set(numbers))
     for row in rows.values():
         assert row.shows
-        assert set(row.cls) <= set("abcdfx/+")
+        assert set(row.cls) <= set("abcdefx/+")
         assert set(row.required) <= set(LEVELS)
-        if row.required and row.cls not in {"d", "f", "x"}:
+        if row.required and row.cls not in {"d", "e", "f", "x"}:
             assert "e2e" in row.required
             assert ("pure" in row.required) == ("a" in row.cls)
 
