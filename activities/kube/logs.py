@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final, NamedTuple
 
 import aiohttp
 
+from holdfast.activities.kube.errors import Invalid
 from holdfast.activities.kube.http import Transport
+from holdfast.model.words import shortened
 
 PART: Final = 65_536
 """Bytes of a line that are kept at once: a longer line comes in parts."""
+
+
+_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
 
 
 class LogLine(NamedTuple):
@@ -46,7 +52,7 @@ async def log_lines(
 
     Raises:
         NotFound: if there is no such pod.
-        Invalid: if the container has not started, or its log is gone.
+        Invalid: if the container has not started, or the kubelet has removed its log.
         Unreachable: if the API server or the node's kubelet does not answer.
     """
     query = {"container": container, "timestamps": "true"}
@@ -61,7 +67,10 @@ async def log_lines(
         async for part, begins in parts(response.content.iter_any(), PART):
             text = part.decode(errors="replace")
             if begins:
-                at, _, text = text.partition(" ")
+                at, _, written = text.partition(" ")
+                if not _STAMP.fullmatch(at):
+                    raise Invalid(400, "BadRequest", shortened(text))  # The kubelet's own words instead of a log.
+                text = written
             yield LogLine(at, text.removesuffix("\r"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -40,8 +40,15 @@ class Source:
     """Identifies the instance: another one follows after a restart."""
     ended: bool
     """Whether it writes nothing more."""
+    previous: bool
+    """Whether it is the instance before the container's last restart."""
     prefix: str
     """Stands before each line."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Identifies the container of the pod, over its restarts."""
+        return self.uid, self.container
 
 
 class Sources(NamedTuple):
@@ -100,6 +107,29 @@ def sources(pods: Iterable[Pod], container: str | None = None, *, previous: bool
     return Sources(tuple(found), tuple(silent))
 
 
+def to_follow(
+    pods: Sequence[Pod], container: str | None, read: Set[tuple[str, str, str]], busy: Set[tuple[str, str]]
+) -> list[Source]:
+    """Return the logs to open next: of each container that is not being read the oldest instance that was not read.
+
+    An instance may come and go between two looks: then it is the one before the last restart.
+
+    Args:
+        pods: the pods of an attempt.
+        container: as for `sources`.
+        read: pod uid, container and instance of each log that was read to its end.
+        busy: pod uid and container of those that are being read.
+
+    Raises:
+        HoldfastError: as `sources`.
+    """
+    found: dict[tuple[str, str], Source] = {}
+    for one in (*sources(pods, container, previous=True).found, *sources(pods, container).found):
+        if (*one.key, one.instance) not in read and one.key not in busy:
+            found.setdefault(one.key, one)
+    return list(found.values())
+
+
 def _source(pod: Pod, name: str, status: Mapping[str, Any], prefix: str, *, previous: bool) -> Source | None:
     state, last = mapping(status.get("state")), mapping(mapping(status.get("lastState")).get("terminated"))
     now = mapping(state.get("running")) or mapping(state.get("terminated"))
@@ -109,7 +139,7 @@ def _source(pod: Pod, name: str, status: Mapping[str, Any], prefix: str, *, prev
         return None
     # What has ended says its own id; of what runs the status says it.
     instance = str(at.get("containerID") or status.get("containerID") or "")
-    return Source(pod.name, pod.uid, name, instance, "running" not in state or previous, prefix)
+    return Source(pod.name, pod.uid, name, instance, "running" not in state or previous, previous, prefix)
 
 
 @dataclass(slots=True)

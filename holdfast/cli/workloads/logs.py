@@ -167,7 +167,7 @@ class _Reader:
         """
         from holdfast.activities.kube.client import Invalid, NotFound, Unreachable
 
-        key = key_of(source)
+        key = source.key
         self._missed.discard(key)
         try:
             await self._copy(source, position)
@@ -181,6 +181,8 @@ class _Reader:
                 raise
             why, read = f"cannot be read: {error.message}", False
             self._missed.add(key)
+        if source.previous and position.at:
+            return read  # It was followed while it ran; its log is removed once another instance has ended.
         if self._said.get(key) != why:
             self._said[key] = why
             say(f"{source.prefix}: {why}", err=True)
@@ -202,7 +204,7 @@ class _Reader:
             source.pod,
             source.container,
             follow=self.wish.follow,
-            previous=self.wish.previous,
+            previous=source.previous,
             tail=self.wish.tail if not since else None,
             since=since,
         )
@@ -244,10 +246,10 @@ class _Reader:
         streams: dict[tuple[str, str], asyncio.Task[None]],
     ) -> None:
         from holdfast.activities.kube.client import Unreachable
-        from holdfast.cli.workloads.log_sources import Position, is_over, sources
+        from holdfast.cli.workloads.log_sources import Position, is_over, to_follow
 
         positions = dict[tuple[str, str], Position]()
-        read = dict[tuple[str, str], str]()
+        read = set[tuple[str, str, str]]()
         clock, until, crowded, away = asyncio.get_running_loop().time, None, False, False
         while True:
             if watching.done():
@@ -265,22 +267,21 @@ class _Reader:
                 away = True
                 await asyncio.sleep(_LOOK)
                 continue
-            found = sources(pods, self.wish.container).found
-            fresh = [one for one in found if read.get(key_of(one)) != one.instance and key_of(one) not in streams]
-            for source in fresh[: AT_ONCE - len(streams)]:
-                key = key_of(source)
-                copy = self._followed(source, positions.setdefault(key, Position()), read)
-                streams[key] = asyncio.create_task(copy)
-            if len(fresh) + len(streams) > AT_ONCE and not crowded:
+            fresh = to_follow(pods, self.wish.container, read, streams.keys())
+            room = AT_ONCE - len(streams)
+            for source in fresh[:room]:
+                copy = self._followed(source, positions.setdefault(source.key, Position()), read)
+                streams[source.key] = asyncio.create_task(copy)
+            if len(fresh) > room and not crowded:
                 crowded = True
-                say(f"{len(found)} logs, {AT_ONCE} at a time: the others come as these end (-c NAME: fewer)", err=True)
+                say(f"{AT_ONCE} logs at a time: {len(fresh) - room} more come as these end (-c NAME: fewer)", err=True)
             if is_over(view.status, attempt, closed=view.closed, pods=len(pods)):
                 until = until if until is not None else clock() + _DRAIN
                 if not streams or clock() > until:
                     return
             await asyncio.sleep(_LOOK)
 
-    async def _followed(self, source: Source, position: Position, read: dict[tuple[str, str], str]) -> None:
+    async def _followed(self, source: Source, position: Position, read: set[tuple[str, str, str]]) -> None:
         """Follow one log; one that breaks off is read on from where it was at the next look.
 
         It is read to its end only where its container had ended before: the stream may have ended for another reason.
@@ -289,12 +290,7 @@ class _Reader:
 
         with suppress(Unreachable):
             if await self._tried(source, position) and source.ended:
-                read[key_of(source)] = source.instance
-
-
-def key_of(source: Source) -> tuple[str, str]:
-    """Identify the container of a pod, over its restarts."""
-    return source.uid, source.container
+                read.add((*source.key, source.instance))
 
 
 def _note(text: str) -> None:

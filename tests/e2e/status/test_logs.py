@@ -19,7 +19,8 @@ from tests.e2e.ground.terminal import command, run, shell
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
-TWICE = 'if [ -e /kept/ran ]; then echo "run 2"; {then}; fi; touch /kept/ran; echo "run 1"; sleep 1; exit 1'
+UNTIL_TOLD = "until [ -e /kept/told ]; do sleep 0.1; done"
+TWICE = f'if [ -e /kept/ran ]; then echo "run 2"; {UNTIL_TOLD}; exit 0; fi; touch /kept/ran; echo "run 1"; exit 1'
 HOSTILE = r"printf 'red \033[31m, \007bell\n'"
 FOREVER = "while :; do sleep 0.1; done"
 
@@ -74,25 +75,28 @@ async def until_read(process: asyncio.subprocess.Process, *wanted: str) -> list[
 
 @ROW("E2", level="e2e")
 async def test_E2_all_pods_of_an_attempt_are_shown_and_followed_to_its_end(real: Space) -> None:
-    two = {"main": TWICE.format(then="exit 0"), "side": f"{HOSTILE}; sleep 5; echo last"}
+    two = {"main": TWICE, "side": f"{HOSTILE}; {UNTIL_TOLD}; echo last"}
     document = appwrapper(
-        "train", pod("first", two), pod("second", {"main": "echo alone; sleep 4"}), successTTLDuration="1h"
+        "train", pod("first", two), pod("second", {"main": f"echo alone; {UNTIL_TOLD}"}), successTTLDuration="1h"
     )
-    document["spec"]["components"][1]["template"]["spec"]["restartPolicy"] = "Never"
     handle = await real.submit(document)
     name = f"{real.namespace}/train"
     following = await begun(real, "logs", name, "--follow")
+    red = "first/side: red \ufffd[31m, \ufffdbell"
+    read = await until_read(following, "first/main: run 1", "first/main: run 2", red, "second: alone")
+    assert await command(real.site, "logs", name, "--previous", "--attempt", "1") == "first/main: run 1\n"
+    for one in ("first", "second"):
+        touch = ("exec", "-n", real.namespace, one, "-c", "main", "--", "touch", "/kept/told")
+        await asyncio.to_thread(real.site.stack.kubectl, *touch)
     out, err = await asyncio.wait_for(following.communicate(), 120)
     assert (following.returncode, err.decode()) == (0, "")
-    red = "first/side: red \ufffd[31m, \ufffdbell"
-    expected = sorted(["first/main: run 1", "first/main: run 2", red, "first/side: last", "second: alone"])
-    assert sorted(out.decode().splitlines()) == expected, "each line once, over the restart"
+    every = ["first/main: run 1", "first/main: run 2", "first/side: last", red, "second: alone"]
+    assert sorted([*read, *out.decode().splitlines()]) == sorted(every), "each line once, over the restart"
     await real.reach(handle, "Succeeded")
 
     shown = (await command(real.site, "logs", name)).splitlines()
     assert shown == ["first/main: run 2", red, "first/side: last", "second: alone"]
     assert await command(real.site, "logs", name, "-c", "side", "--tail", "1") == "first/side: last\n"
-    assert await command(real.site, "logs", name, "--previous", "--attempt", "1") == "first/main: run 1\n"
     for given, says in (
         (("-c", "other"), "-c 'other': expected one of main, side"),
         (("--attempt", "2"), "--attempt 2: expected 1, the only one"),
