@@ -144,7 +144,7 @@ async def test_E2_ctrl_c_and_a_closed_pipe_end_it_quietly(real: Space) -> None:
     following = await begun(real, "logs", name, "-f")
     assert await until_read(following, "only: here") == ["only: here"]
     following.send_signal(signal.SIGINT)
-    out, err = await asyncio.wait_for(following.communicate(), 30)
+    out, err = await asyncio.wait_for(following.communicate(), 120)
     assert (following.returncode, out, err) == (130, b"", b"")
 
     reading, writing = os.pipe()
@@ -154,7 +154,7 @@ async def test_E2_ctrl_c_and_a_closed_pipe_end_it_quietly(real: Space) -> None:
         *executable(), "logs", name, "-f", env=shell(real.site), stdout=writing, stderr=pipe
     )
     os.close(writing)
-    _, err = await asyncio.wait_for(closed.communicate(), 30)
+    _, err = await asyncio.wait_for(closed.communicate(), 120)
     assert err == b""
     await handle.signal(names.SIGNAL_CANCEL)
     await real.ended(handle)
