@@ -101,6 +101,7 @@ class ClusterActivities:
         data: Data | None = None,
         provisioning: Provisioning | None = None,
         namespaces: tuple[str, ...] = (),
+        rendezvous_ca: Callable[[], str] = str,
     ) -> None:
         """Prepare the activities.
 
@@ -117,12 +118,22 @@ class ClusterActivities:
             data: the settings for data sets; None where this worker stages none.
             provisioning: the service that boots, erases and powers off nodes' machines; None without one.
             namespaces: the only namespaces in which anything is made or changed; empty: every enabled one.
+            rendezvous_ca: returns the authority that signed the rendezvous' certificate, PEM; empty: the public ones.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
         self._identities = Identities()
         where = (cluster, cluster_uid, installation)
-        self._site = Site(kube, *where, limits, *seeing, rendezvous=rendezvous, data=data, namespaces=namespaces)
+        self._site = Site(
+            kube,
+            *where,
+            limits,
+            *seeing,
+            rendezvous=rendezvous,
+            rendezvous_ca=rendezvous_ca,
+            data=data,
+            namespaces=namespaces,
+        )
 
     @property
     def short(self) -> list[Callable[..., Any]]:

@@ -26,8 +26,10 @@ from holdfast.worker.data import NoClient, keep_looking, opened
 from holdfast.worker.entities.queues import Admission
 from holdfast.worker.entities.watchdog import Entities, Watchdog
 from holdfast.worker.failpoints import Failpoints
+from holdfast.worker.gangs.certificate import Certificate
 from holdfast.worker.gangs.door import Door
 from holdfast.worker.gangs.hub import GangActivities
+from holdfast.worker.gangs.listener import Listener
 from holdfast.worker.gangs.proof import Proofs
 from holdfast.worker.gangs.sessions import Gangs
 from holdfast.worker.nodes.watch import NodeWatchActivities
@@ -36,6 +38,7 @@ from holdfast.worker.runtime import logs, metrics, settings
 from holdfast.worker.runtime.health import Check, Health
 from holdfast.worker.runtime.kube import Connector, WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.runtime.rendezvous_settings import CertificateError
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError
 from holdfast.worker.runtime.temporal import TemporalConnector
 from holdfast.worker.watch.watch import WatchActivities
@@ -44,6 +47,9 @@ EXIT_STOPPED: Final = 0
 EXIT_BROKEN: Final = 1
 EXIT_REFUSED: Final = 2
 EXIT_AT_ONCE: Final = 130
+REVIEWS_AT_ONCE: Final = 8
+"""TokenReviews that run at once; further ones wait."""
+REVIEW_DEADLINE: Final = 5.0
 SHUTDOWN_MARGIN: Final = 5.0
 """Seconds beyond the graceful shutdown after which the process cancels everything still running."""
 
@@ -141,10 +147,10 @@ class Process:
             kube = await stack.enter_async_context(await connector())
             where = connector.where
             gangs, data = Gangs(), self._data(stack)
+            certificate = self._certificate(stack)
             if given.rendezvous_address:
-                door = Door(gangs, Proofs(kube), self.metrics)
-                await self._serve(stack, "rendezvous", door.application(), given.rendezvous_address)
-            site = await self._site(stack, client, connector, kube, gangs, data)
+                await self._open_door(stack, connector, gangs, certificate)
+            site = await self._site(stack, client, connector, kube, gangs, data, certificate)
         health = client.service_client.check_health
         checking = asyncio.create_task(reach.keep_checking(self.health, health, kube, (temporal.where, where)))
         stack.callback(checking.cancel)
@@ -160,6 +166,7 @@ class Process:
         kube: WorkerKube,
         gangs: Gangs,
         data: Data | None,
+        certificate: Certificate,
     ) -> roles.Site:
         given = self._settings
         uid = await reach.cluster_uid(kube, connector.where, given, self.health)
@@ -193,7 +200,16 @@ class Process:
         provisioning = Redfish(access, machines) if access is not None else None
         rules = (given.limits, sight, marks, given.silence)
         cluster = ClusterActivities(
-            kube, given.cluster, uid, installation, *rules, self._rendezvous(), data, provisioning, given.namespaces
+            kube,
+            given.cluster,
+            uid,
+            installation,
+            *rules,
+            self._rendezvous(),
+            data,
+            provisioning,
+            given.namespaces,
+            certificate.ca,
         )
         meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)
@@ -209,11 +225,38 @@ class Process:
             stack.callback(looks.cancel)
         return data
 
+    def _certificate(self, stack: AsyncExitStack) -> Certificate:
+        """Return the certificate of the gang door, which is read again when its files change."""
+        try:
+            certificate = Certificate(self._settings.rendezvous_files)
+        except CertificateError as error:
+            raise SettingsError(str(error)) from None
+        renewing = asyncio.create_task(certificate.keep_renewing())
+        stack.callback(renewing.cancel)
+        return certificate
+
+    async def _open_door(
+        self, stack: AsyncExitStack, connector: Connector, gangs: Gangs, certificate: Certificate
+    ) -> None:
+        """Serve the agents of gangs, with a client of its own: no other request waits for a review."""
+        given = self._settings
+        if given.rendezvous_insecure:
+            Log.warning("the gang door serves plain HTTP: whoever reads the network can take a pod's token")
+        reviews = await stack.enter_async_context(await connector(deadline=REVIEW_DEADLINE, pool_size=REVIEWS_AT_ONCE))
+        proofs = Proofs(reviews, note=lambda problem: self.health.note("token keys", True, problem or "read"))
+        listener = Listener(Door(gangs, proofs, self.metrics).handle, certificate.context)
+        try:
+            self.addresses["rendezvous"] = await listener.start(given.rendezvous_address)
+        except OSError as error:
+            raise _not_free("rendezvous", given.rendezvous_address, error) from error
+        stack.push_async_callback(listener.close)
+
     def _rendezvous(self) -> str:
         """Return the URL of the rendezvous that pods are given; empty if it is not known."""
         served = self.addresses.get("rendezvous", "")
+        scheme = "http" if self._settings.rendezvous_insecure else "https"
         everywhere = served.rpartition(":")[0] in {"0.0.0.0", "[::]", "::"}  # noqa: S104 - compared alone
-        return self._settings.rendezvous_url or (f"http://{served}" if served and not everywhere else "")
+        return self._settings.rendezvous_url or (f"{scheme}://{served}" if served and not everywhere else "")
 
     def _note_start(self) -> None:
         given = self._settings
@@ -280,12 +323,16 @@ class Process:
         try:
             runner, got = await health_pages.listen(application, address)
         except OSError as error:
-            raise SettingsError(
-                f"{name}_address: {address} cannot be listened on: {error.strerror or error}: "
-                "expected a free host:port (port 0 takes any)"
-            ) from error
+            raise _not_free(name, address, error) from error
         stack.push_async_callback(runner.cleanup)
         self.addresses[name] = got
+
+
+def _not_free(name: str, address: str, error: OSError) -> SettingsError:
+    return SettingsError(
+        f"{name}_address: {address} cannot be listened on: {error.strerror or error}: "
+        "expected a free host:port (port 0 takes any)"
+    )
 
 
 def _running(runs: Sequence[asyncio.Task[None]], health: Health) -> Check:

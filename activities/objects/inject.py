@@ -15,7 +15,7 @@ from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.affinity import PlacementError, keep_off
 from holdfast.activities.objects.copy_labels import copy_labels
 from holdfast.activities.objects.inject_data import DataPlace, DataProblem, add_data
-from holdfast.activities.objects.inject_gang import GangProblem, add_gang
+from holdfast.activities.objects.inject_gang import GangProblem, add_ca, add_gang
 from holdfast.model import Component, PodSet
 from holdfast.model.calls.cluster import DataVolume, GangPods, PodBounds, Target, planned
 from holdfast.policy.status.registry import is_entry
@@ -64,6 +64,8 @@ class Placement:
     gang: GangPods | None = None
     rendezvous: str = ""
     """The URL at which pods reach the gang's rendezvous."""
+    rendezvous_ca: str = ""
+    """The authority that signed its certificate, PEM; empty: the public ones."""
     data: Sequence[DataVolume] = ()
     """The data sets that pods read."""
     place: DataPlace | None = None
@@ -146,15 +148,18 @@ def inject(
     _take_ttl(sent)
     gang = placement.gang
     if gang is not None and gang.component == component.name:
-        _gather(sent, component.name, gang.pods, placement.rendezvous)
+        _gather(sent, component.name, gang.pods, placement.rendezvous, with_ca=bool(placement.rendezvous_ca))
     if (_group(sent), sent["kind"]) == ("batch", "Job") and isinstance(sent.get("spec"), dict):
         # Its controller would replace a pod that its node has ended, and the new pod's deadline would start anew.
         _lower(sent["spec"], placement.bounds.active_deadline, "template.spec")
     metadata["annotations"][names.ANNOTATION_SENT_HASH] = sent_hash(sent)
+    if gang is not None and gang.component == component.name and placement.rendezvous_ca:
+        # Not part of the digest: an authority that is replaced between two tries makes no other object of it.
+        add_ca(sent, placement.rendezvous_ca)
     return sent
 
 
-def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) -> None:
+def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str, *, with_ca: bool) -> None:
     """Turn a Job into the Job of the workload's gang."""
     if not rendezvous:
         raise InjectionError(
@@ -163,7 +168,7 @@ def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str) ->
             "(rendezvous_url)",
         )
     try:
-        add_gang(sent, component, pods, rendezvous)
+        add_gang(sent, component, pods, rendezvous, with_ca=with_ca)
     except GangProblem as error:
         raise InjectionError(f"template.spec.template.spec.{error.path}", error.message) from None
 

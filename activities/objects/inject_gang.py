@@ -1,4 +1,5 @@
-"""What the Job and pods of an elastic gang get in addition: the number of pods, a token, the agent's environment.
+"""What the Job and pods of an elastic gang get in addition: the number of pods, a token, the authority
+that signed the rendezvous' certificate, the agent's environment.
 
 A member is a pod, identified by its name. The Job replaces each lost pod, as often as it takes (decision record 0030).
 """
@@ -15,6 +16,7 @@ TOKEN_LIFE: Final = 600
 TOKEN_VOLUME: Final = "holdfast-rendezvous"  # noqa: S105 - a name
 TOKEN_DIRECTORY: Final = f"/var/run/secrets/{names.RENDEZVOUS_AUDIENCE}"
 TOKEN_FILE: Final = f"{TOKEN_DIRECTORY}/token"
+CA_FILE: Final = f"{TOKEN_DIRECTORY}/ca.crt"
 TERMINATION_GRACE: Final = 45
 """Seconds between TERM and KILL if the template does not say: the agent gives its workers 30 of them, and then
 announces that it leaves."""
@@ -37,7 +39,7 @@ class GangProblem(ValueError):
         self.message = message
 
 
-def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
+def add_gang(sent: dict[str, Any], component: str, pods: int, url: str, *, with_ca: bool = False) -> None:
     """Turn a Job into the Job of a gang, in place.
 
     Args:
@@ -45,6 +47,7 @@ def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
         component: the component's name, which is the role of its workers unless the template sets another.
         pods: how many pods the Job gets.
         url: the URL of the gang's rendezvous.
+        with_ca: whether the pods verify its certificate by an authority of their own (`add_ca`).
 
     Raises:
         GangProblem: if the template already has something in the place of what is added.
@@ -58,10 +61,11 @@ def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
     pod.setdefault("restartPolicy", "Never")
     if pod.get("terminationGracePeriodSeconds") is None:
         pod["terminationGracePeriodSeconds"] = TERMINATION_GRACE
-    _add_token(pod)
+    _add_token(pod, with_ca)
     told = {
         names.ENV_RENDEZVOUS: {"value": url},
         names.ENV_RENDEZVOUS_TOKEN: {"value": TOKEN_FILE},
+        **({names.ENV_RENDEZVOUS_CA: {"value": CA_FILE}} if with_ca else {}),
         names.ENV_ROLE: {"value": component},
         **{name: {"valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _OF_POD.items()},
     }
@@ -71,17 +75,30 @@ def add_gang(sent: dict[str, Any], component: str, pods: int, url: str) -> None:
         container["env"] = [*({"name": key, **one} for key, one in told.items() if key not in given), *present]
 
 
+def add_ca(sent: dict[str, Any], ca: str) -> None:
+    """Add the authority that signed the rendezvous' certificate to the pods of a gang's Job, in place.
+
+    It is an annotation of each pod, which the pod reads as a file: no object has to be made and removed for it.
+    """
+    metadata: dict[str, Any] = sent["spec"]["template"]["metadata"]
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), names.ANNOTATION_RENDEZVOUS_CA: ca}
+
+
 def size(pods: int) -> dict[str, int]:
     """Return the fields of an Indexed Job that set its number of pods; it accepts them only together."""
     return {"parallelism": pods, "completions": pods}
 
 
-def _add_token(pod: dict[str, Any]) -> None:
+def _add_token(pod: dict[str, Any], with_ca: bool) -> None:
     volumes: list[Any] = pod.get("volumes") or []
     if any(mapping(one).get("name") == TOKEN_VOLUME for one in volumes):
         raise GangProblem("volumes", f"expected none named {TOKEN_VOLUME!r}, which a gang's own token is in")
     token = {"audience": names.RENDEZVOUS_AUDIENCE, "expirationSeconds": TOKEN_LIFE, "path": "token"}
-    pod["volumes"] = [*volumes, {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}}]
+    sources: list[Any] = [{"serviceAccountToken": token}]
+    if with_ca:
+        field = {"fieldPath": f"metadata.annotations['{names.ANNOTATION_RENDEZVOUS_CA}']"}
+        sources.append({"downwardAPI": {"items": [{"path": "ca.crt", "fieldRef": field}]}})
+    pod["volumes"] = [*volumes, {"name": TOKEN_VOLUME, "projected": {"sources": sources}}]
     for index, container in enumerate(cast("list[dict[str, Any]]", pod["containers"])):
         mounts: list[Any] = container.get("volumeMounts") or []
         if any(mapping(one).get("mountPath") == TOKEN_DIRECTORY for one in mounts):

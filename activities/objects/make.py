@@ -117,6 +117,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
                 bounds=given.bounds,
                 gang=given.gang,
                 rendezvous=site.rendezvous,
+                rendezvous_ca=site.rendezvous_ca(),
                 data=given.data,
                 place=place_of(site.data, given.target.namespace),
                 excluded=given.nodes_excluded,

@@ -118,6 +118,7 @@ async def _problems_of(
                 bounds=given.bounds,
                 gang=given.gang,
                 rendezvous=site.rendezvous,
+                rendezvous_ca=site.rendezvous_ca(),
                 data=given.data,
                 place=place_of(site.data, given.target.namespace),
                 excluded=change.nodes_excluded if change is not None else (),

@@ -67,6 +67,8 @@ class Site:
     """The longest time that a node is silent before it is found Down."""
     rendezvous: str = ""
     """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
+    rendezvous_ca: Callable[[], str] = str
+    """Returns the authority that signed its certificate, PEM; empty: the public ones."""
     data: Data | None = None
     """How data sets are staged; None if this worker stages none."""
     namespaces: tuple[str, ...] = ()

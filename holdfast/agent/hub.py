@@ -34,13 +34,14 @@ class Refused(Exception):
 class Hub:
     """A client for one gang's rendezvous. It runs one exchange at a time, and reuses its connection."""
 
-    def __init__(self, url: str, workload_uid: str, token_file: str) -> None:
+    def __init__(self, url: str, workload_uid: str, token_file: str, ca_file: str = "") -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._secure = parts.scheme == "https"
         self._port = parts.port or (443 if self._secure else 80)
         self._target = parts.path.rstrip("/") + PATH.format(workload=workload_uid)
         self._token_file = token_file
+        self._ca_file = ca_file
         self._address: str | None = None
         """The address that last served this gang."""
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -93,9 +94,10 @@ class Hub:
 
     async def _connect(self, address: str) -> None:
         self.close()
-        context = ssl.create_default_context() if self._secure else None
         name = self._host if self._secure else None
         try:
+            # Read for each connection: the kubelet may have renewed the file.
+            context = ssl.create_default_context(cafile=self._ca_file or None) if self._secure else None
             async with asyncio.timeout(_CONNECT_LIMIT):
                 self._streams = await asyncio.open_connection(address, self._port, ssl=context, server_hostname=name)
         except (OSError, TimeoutError) as error:

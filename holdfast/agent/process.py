@@ -206,7 +206,7 @@ def run(settings: Settings) -> int:
         OSError: if this process cannot be made a subreaper, or no port is free.
     """
     become_subreaper()
-    hub = Hub(settings.url, settings.workload_uid, settings.token_file)
+    hub = Hub(settings.url, settings.workload_uid, settings.token_file, settings.ca_file)
 
     async def main() -> int:
         return await Agent(settings, hub).run()

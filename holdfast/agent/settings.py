@@ -45,6 +45,7 @@ class Settings:
         member: Its place in the gang.
         pod_uid: The uid of the pod.
         address: The address at which other members reach this pod.
+        ca_file: The file of the authority that signed the rendezvous' certificate; empty: the public ones.
         role: The role of its workers.
         node: The node of the pod.
         incarnation: A random id of this process.
@@ -60,6 +61,7 @@ class Settings:
     member: str
     pod_uid: str
     address: str
+    ca_file: str = ""
     role: str = "default"
     node: str = ""
     incarnation: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -142,6 +144,7 @@ def from_environment(
         member=needed[names.ENV_MEMBER],
         pod_uid=needed[names.ENV_POD_UID],
         address=needed[names.ENV_POD_ADDRESS],
+        ca_file=environment.get(names.ENV_RENDEZVOUS_CA, ""),
         role=role,
         node=environment.get(names.ENV_NODE, ""),
     )
@@ -163,7 +166,7 @@ def _url(text: str) -> str:
     except ValueError:
         fits = False
     if not fits:
-        raise SettingsError(f"{names.ENV_RENDEZVOUS}: {text!r}: expected a URL such as http://host:8080")
+        raise SettingsError(f"{names.ENV_RENDEZVOUS}: {text!r}: expected a URL such as https://host:8086")
     return text.rstrip("/")
 
 

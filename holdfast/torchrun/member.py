@@ -38,7 +38,7 @@ class Member:
         self._refused = ""
         self._report: Report | None = None
         self._heard = False
-        self._hub = Hub(settings.url, settings.workload_uid, settings.token_file)
+        self._hub = Hub(settings.url, settings.workload_uid, settings.token_file, settings.ca_file)
         self._conversation = Conversation(self._hub.exchange, self._join, self._tell)
         self._loop = _Loop()
         self._speaking: asyncio.Task[None] | None = None

@@ -15,7 +15,8 @@ from holdfast.activities.kube.raw import mapping
 from holdfast.model.gang.wire import Announcement, Directive, Join
 from holdfast.policy.rendezvous.hub import GangHub
 from holdfast.policy.values.edit import edit
-from holdfast.worker.gangs.proof import Proof
+from holdfast.worker.gangs.keys import Proof
+from holdfast.worker.gangs.limits import Buckets
 
 _OVER: Final = {"Succeeded", "Failed"}
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -72,6 +73,10 @@ class Gang:
         self.ended: dict[str, str] = {}
         """Pods that are proven to be gone or ended, by uid, each with a message how."""
         self._kube = kube
+        self._paces: Buckets[str] = Buckets(per_second=20, burst=100)
+        """Announcements of each pod: a workload has as many shares as it has pods."""
+        self._looks: Buckets[str] = Buckets(per_second=0.2, burst=3)
+        """Live reads of each pod that the watch has not seen."""
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     # --- agents
@@ -83,7 +88,9 @@ class Gang:
 
         Raises:
             Stranger: if the pod is not of this gang, or not the pod that it claims to be.
+            Limited: if it announces itself too often.
         """
+        self._paces.take(proof.pod_uid, asyncio.get_running_loop().time())
         pod = await self._check(said.join, proof)
         said = edit(said, join=edit(said.join, index=pod.completion_index))
         clock, hub = asyncio.get_running_loop().time, self.hub
@@ -131,6 +138,7 @@ class Gang:
 
         Raises:
             Stranger: if it is not of this gang.
+            Limited: if it has just been looked for.
         """
         if proof.namespace != self.name.namespace:
             raise Stranger(f"the token is of namespace {proof.namespace}: expected {self.name.namespace}")
@@ -140,6 +148,7 @@ class Gang:
             )
         pod = self.pods.get(proof.pod_uid)
         if pod is None:
+            self._looks.take(proof.pod_uid, asyncio.get_running_loop().time())
             raw = await self._kube.find("v1", "Pod", proof.pod, proof.namespace)
             pod = pod_seen(raw) if raw is not None else None
             if pod is not None and pod.uid == proof.pod_uid and pod.workload_uid == self.name.workload_uid:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kubernetes.aio.config import ConfigException
 
 from holdfast.activities.kube.blindness import Sight
-from holdfast.activities.kube.client import CONNECT_TIMEOUT, TOTAL_TIMEOUT, Kube, Object
+from holdfast.activities.kube.client import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIMEOUT, Kube, Object
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Settings, SettingsError
 
@@ -43,6 +43,12 @@ class WorkerKube(Kube):
         }
         answer = await self._request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
         return answer.get("status") or {}
+
+    async def published_keys(self) -> tuple[str, list[Object]]:
+        """Return the issuer of the cluster's tokens, and the keys that they are signed with, as JWKs."""
+        issued = await self._request("GET", "/.well-known/openid-configuration")
+        keys = await self._request("GET", "/openid/v1/jwks")
+        return str(issued.get("issuer") or ""), list(keys.get("keys") or ())
 
     async def _send(
         self,
@@ -81,8 +87,15 @@ class Connector:
         """The cluster's address for messages, or the kubeconfig that has it."""
         return self.host or self._kubeconfig or "the pod's own service account"
 
-    async def __call__(self, sight: Sight | None = None, deadline: float | None = None) -> WorkerKube:
+    async def __call__(
+        self, sight: Sight | None = None, deadline: float | None = None, pool_size: int = POOL_SIZE
+    ) -> WorkerKube:
         """Return a client, without contacting the cluster yet.
+
+        Args:
+            sight: the record of when the API server did not answer; one of its own by default.
+            deadline: seconds that each request may take.
+            pool_size: requests that run at once; further ones wait.
 
         Raises:
             SettingsError: if the kubeconfig cannot be used.
@@ -92,6 +105,7 @@ class Connector:
                 self._kubeconfig,
                 context=self._context,
                 sight=sight,
+                pool_size=pool_size,
                 connect_timeout=deadline or CONNECT_TIMEOUT,
                 timeout=deadline or TOTAL_TIMEOUT,
             )

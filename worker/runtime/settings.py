@@ -30,7 +30,9 @@ from holdfast.model.entities.provisioner import AT_ONCE
 from holdfast.policy.nodes.machine_address import EXPECTED, PLACEHOLDER, unusable
 from holdfast.relay import addresses_of
 from holdfast.tls import Credentials, check_target, is_secured, key_of
+from holdfast.worker.runtime import rendezvous_settings
 from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, checked_quotas, problem_with
+from holdfast.worker.runtime.rendezvous_settings import RendezvousFiles
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
@@ -66,6 +68,7 @@ _FOREIGN_VARIABLES = {
     names.ENV_WORKLOAD_UID,
     names.ENV_RENDEZVOUS,
     names.ENV_RENDEZVOUS_TOKEN,
+    names.ENV_RENDEZVOUS_CA,
 }
 
 
@@ -114,7 +117,7 @@ def _optional_address(value: str) -> str:
 def _optional_url(value: str) -> str:
     parts = urlsplit(value)
     if value and not (parts.scheme in {"http", "https"} and parts.hostname and not parts.query):
-        raise ValueError(f"{value!r}: expected a URL such as http://holdfast-rendezvous.holdfast-system:8086")
+        raise ValueError(f"{value!r}: expected a URL such as https://holdfast-rendezvous.holdfast-system:8086")
     return value.rstrip("/")
 
 
@@ -354,9 +357,16 @@ class Settings(BaseSettings):
     """
 
     rendezvous_address: OptionalAddress = ""
-    """host:port that serves the agents of elastic gangs. Empty: this worker serves no gang."""
+    """host:port that serves the agents of elastic gangs, over TLS. Empty: this worker serves no gang."""
     rendezvous_url: OptionalUrl = ""
     """URL of the workers that serve gangs, for pods; its host may stand for several. Empty: the address itself."""
+    rendezvous_tls_cert_file: File | None = None
+    """PEM certificate for the host of that URL. It and its key are read again when they change."""
+    rendezvous_tls_key_file: File | None = None
+    rendezvous_tls_ca_file: File | None = None
+    """The authority that signed it, which pods verify it by. None: the public ones."""
+    rendezvous_insecure: bool = False
+    """Whether to serve gangs over plain HTTP: whoever reads the network can take a pod's token."""
     max_concurrent_gangs: Count = 200
     """Gangs that this worker serves: each holds one slot for as long as it runs."""
 
@@ -410,7 +420,8 @@ class Settings(BaseSettings):
             raise ValueError(f"cluster: expected the cluster's name, which the roles {', '.join(acting)} need")
         if self.rendezvous_address and not acting:
             raise ValueError("rendezvous_address: expected with a role that acts on a cluster: cluster, wait or watch")
-        if (problem := problem_with(self.model_dump())) != "":
+        given = self.model_dump()
+        if problem := problem_with(given) or rendezvous_settings.problem_with(given):
             raise ValueError(problem)
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
@@ -453,6 +464,11 @@ class Settings(BaseSettings):
         variable = os.environ.get(ENV_API_KEY)
         api_key = key_of(key_file) if key_file is not None else variable.strip() if variable else None
         return Credentials(self.temporal_tls, self.temporal_tls_server_name, ca, certificate, key, api_key)
+
+    @property
+    def rendezvous_files(self) -> RendezvousFiles:
+        """Where the certificate and key of the gang door are, and the authority that pods are given."""
+        return RendezvousFiles(self.rendezvous_tls_cert_file, self.rendezvous_tls_key_file, self.rendezvous_tls_ca_file)
 
     @property
     def limits(self) -> Limits:

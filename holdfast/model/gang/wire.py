@@ -262,5 +262,7 @@ STATUS_FOREIGN: Final = 403
 """The token's pod is not of this workload, or not the claimed one: the agent ends with an error text."""
 STATUS_ELSEWHERE: Final = 421
 """Another process serves this gang: try the next address of the host name."""
+STATUS_LIMITED: Final = 429
+"""Too many requests, with `Retry-After`: go on as before, and announce again later."""
 STATUS_LATER: Final = 503
 """The answer is not known yet: go on as before, and announce again."""
