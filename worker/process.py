@@ -27,10 +27,8 @@ from holdfast.worker.entities.queues import Admission
 from holdfast.worker.entities.watchdog import Entities, Watchdog
 from holdfast.worker.failpoints import Failpoints
 from holdfast.worker.gangs.certificate import Certificate
-from holdfast.worker.gangs.door import Door
 from holdfast.worker.gangs.hub import GangActivities
-from holdfast.worker.gangs.listener import Listener
-from holdfast.worker.gangs.proof import Proofs
+from holdfast.worker.gangs.opening import open_door, renewed_certificate
 from holdfast.worker.gangs.sessions import Gangs
 from holdfast.worker.nodes.watch import NodeWatchActivities
 from holdfast.worker.runtime import health as health_pages
@@ -38,7 +36,6 @@ from holdfast.worker.runtime import logs, metrics, settings
 from holdfast.worker.runtime.health import Check, Health
 from holdfast.worker.runtime.kube import Connector, WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
-from holdfast.worker.runtime.rendezvous_settings import CertificateError
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError
 from holdfast.worker.runtime.temporal import TemporalConnector
 from holdfast.worker.watch.watch import WatchActivities
@@ -47,9 +44,6 @@ EXIT_STOPPED: Final = 0
 EXIT_BROKEN: Final = 1
 EXIT_REFUSED: Final = 2
 EXIT_AT_ONCE: Final = 130
-REVIEWS_AT_ONCE: Final = 8
-"""TokenReviews that run at once; further ones wait."""
-REVIEW_DEADLINE: Final = 5.0
 SHUTDOWN_MARGIN: Final = 5.0
 """Seconds beyond the graceful shutdown after which the process cancels everything still running."""
 
@@ -147,9 +141,13 @@ class Process:
             kube = await stack.enter_async_context(await connector())
             where = connector.where
             gangs, data = Gangs(), self._data(stack)
-            certificate = self._certificate(stack)
+            certificate = renewed_certificate(stack, given)
             if given.rendezvous_address:
-                await self._open_door(stack, connector, gangs, certificate)
+                try:
+                    served = await open_door(stack, given, connector, gangs, certificate, self.metrics, self.health)
+                except OSError as error:
+                    raise _not_free("rendezvous", given.rendezvous_address, error) from error
+                self.addresses["rendezvous"] = served
             site = await self._site(stack, client, connector, kube, gangs, data, certificate)
         health = client.service_client.check_health
         checking = asyncio.create_task(reach.keep_checking(self.health, health, kube, (temporal.where, where)))
@@ -224,32 +222,6 @@ class Process:
             looks = asyncio.create_task(keep_looking(data))
             stack.callback(looks.cancel)
         return data
-
-    def _certificate(self, stack: AsyncExitStack) -> Certificate:
-        """Return the certificate of the gang door, which is read again when its files change."""
-        try:
-            certificate = Certificate(self._settings.rendezvous_files)
-        except CertificateError as error:
-            raise SettingsError(str(error)) from None
-        renewing = asyncio.create_task(certificate.keep_renewing())
-        stack.callback(renewing.cancel)
-        return certificate
-
-    async def _open_door(
-        self, stack: AsyncExitStack, connector: Connector, gangs: Gangs, certificate: Certificate
-    ) -> None:
-        """Serve the agents of gangs, with a client of its own: no other request waits for a review."""
-        given = self._settings
-        if given.rendezvous_insecure:
-            Log.warning("the gang door serves plain HTTP: whoever reads the network can take a pod's token")
-        reviews = await stack.enter_async_context(await connector(deadline=REVIEW_DEADLINE, pool_size=REVIEWS_AT_ONCE))
-        proofs = Proofs(reviews, note=lambda problem: self.health.note("token keys", True, problem or "read"))
-        listener = Listener(Door(gangs, proofs, self.metrics).handle, certificate.context)
-        try:
-            self.addresses["rendezvous"] = await listener.start(given.rendezvous_address)
-        except OSError as error:
-            raise _not_free("rendezvous", given.rendezvous_address, error) from error
-        stack.push_async_callback(listener.close)
 
     def _rendezvous(self) -> str:
         """Return the URL of the rendezvous that pods are given; empty if it is not known."""

@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.worker.data import NoClient, opened
 from holdfast.worker.runtime.data_settings import quota_of
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError, load, misspelled
+from tests.worker.temporal.authority import Authority
 
 
 @pytest.fixture(autouse=True)
@@ -37,21 +38,67 @@ def test_defaults() -> None:
     assert (settings.rendezvous_address, settings.rendezvous_url) == ("", "")
 
 
-def test_where_gangs_are_served_and_where_pods_find_that() -> None:
+def test_where_gangs_are_served_and_where_pods_find_that(tmp_path: Path) -> None:
+    pair = Authority(tmp_path / "authority", "gangs").sign("door")
     given = {
         "cluster": "c",
         "rendezvous_address": "0.0.0.0:8086",
-        "rendezvous_url": "http://gangs.holdfast-system:8086/",
+        "rendezvous_url": "https://gangs.holdfast-system:8086/",
+        "rendezvous_tls_cert_file": pair.certificate,
+        "rendezvous_tls_key_file": pair.key,
     }
     settings = load(given)
     assert settings.rendezvous_address == "0.0.0.0:8086"
-    assert settings.rendezvous_url == "http://gangs.holdfast-system:8086"
+    assert settings.rendezvous_url == "https://gangs.holdfast-system:8086"
     with pytest.raises(SettingsError, match=r"rendezvous_url.*expected a URL"):
         load({**given, "rendezvous_url": "gangs.holdfast-system"})
     with pytest.raises(SettingsError, match=r"rendezvous_address.*expected host:port"):
         load({**given, "rendezvous_address": "8086"})
     with pytest.raises(SettingsError, match="rendezvous_address: expected with a role that acts on a cluster"):
         load({"roles": "workflows", "rendezvous_address": "0.0.0.0:8086"})
+
+
+@pytest.mark.row("X9", level="pure")
+def test_X9_a_gang_door_without_a_certificate_is_refused_unless_the_operator_says_so(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority", "gangs")
+    pair, other = authority.sign("door"), authority.sign("other")
+    address = {"rendezvous_address": "0.0.0.0:8086"}
+    certificate = {"rendezvous_tls_cert_file": pair.certificate, "rendezvous_tls_key_file": pair.key}
+    ca = {"rendezvous_tls_ca_file": authority.certificate}
+    plain, secure = {"rendezvous_url": "http://gangs:8086"}, {"rendezvous_url": "https://gangs:8086"}
+    insecure = {"rendezvous_insecure": True}
+    both, large = tmp_path / "both.pem", tmp_path / "large.pem"
+    both.write_text(pair.certificate.read_text() + pair.key.read_text())
+    large.write_text(authority.certificate.read_text() * 100)
+    for given, said in (
+        (address, "rendezvous_address: pods send their tokens there: expected rendezvous_tls_cert_file"),
+        (plain, "rendezvous_url: 'http://gangs:8086': pods send their tokens there: expected https"),
+        (address | plain | certificate, "expected https"),
+        (address | certificate | insecure, "rendezvous_insecure: expected without rendezvous_tls_cert_file"),
+        (certificate, "rendezvous_tls_cert_file: expected with rendezvous_address"),
+        (address | {"rendezvous_tls_cert_file": pair.certificate}, "rendezvous_tls_cert_file: expected together with"),
+        (ca, "rendezvous_tls_ca_file: expected with a certificate"),
+        (address | insecure | plain | ca, "rendezvous_tls_ca_file: expected with a certificate"),
+        (address | certificate | {"rendezvous_tls_key_file": other.key}, "rendezvous_tls_cert_file: .*KEY_VALUES"),
+        (address | certificate | {"rendezvous_tls_cert_file": pair.key}, "expected a PEM certificate and its key"),
+        (secure | {"rendezvous_tls_ca_file": pair.key}, "rendezvous_tls_ca_file: .*private key"),
+        (secure | {"rendezvous_tls_ca_file": both}, "rendezvous_tls_ca_file: .*private key"),
+        (secure | {"rendezvous_tls_ca_file": large}, "rendezvous_tls_ca_file: .*expected at most 65536"),
+        (secure | {"rendezvous_tls_ca_file": Path(__file__)}, "rendezvous_tls_ca_file: .*expected certificates, PEM"),
+        (secure | {"rendezvous_tls_ca_file": tmp_path / "none"}, "rendezvous_tls_ca_file.*none"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            load({"cluster": "c", **given})
+    for given in (
+        address | certificate,
+        address | certificate | ca | secure,
+        secure | ca,
+        address | insecure,
+        address | insecure | plain,
+        address | insecure | secure | ca,
+        {},
+    ):
+        load({"cluster": "c", **given})
 
 
 def test_flags_win_over_ours_over_the_shared_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

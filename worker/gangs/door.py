@@ -58,7 +58,7 @@ class Door:
         self._metrics = metrics
 
     async def handle(self, request: web.BaseRequest, proven: Callable[[], None]) -> web.Response:
-        """Answer a request; call `proven` once it is known to be a pod's of a gang that is served here."""
+        """Answer a request; call `proven` once its token is accepted, and a gang of its namespace is served."""
         headers: dict[str, str] = {}
         try:
             body, status = await self._answer(request, proven), 200

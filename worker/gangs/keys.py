@@ -57,7 +57,9 @@ class KeyReader(Protocol):
 class Keys:
     """The API server's keys, read when first needed, and again when a token is signed with another one."""
 
-    def __init__(self, kube: KeyReader, clock: Callable[[], float], note: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, kube: KeyReader, clock: Callable[[], float], note: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Start without keys; `note` is told why they cannot be read, and nothing once they can."""
         self._kube, self._clock, self._note = kube, clock, note
         self._keys: dict[str, jwt.PyJWK] = {}

@@ -1,4 +1,4 @@
-"""Accepts the connections of the gang door, over TLS: how many, how long they may take to ask, how large heads may be."""
+"""Accepts the connections of the gang door, over TLS, and bounds their number, their silence and their heads."""
 
 from __future__ import annotations
 
@@ -49,12 +49,26 @@ class _Connection:
             self.task.cancel()
 
 
-class Listener(web.Server):
+class _Server(web.Server):
+    """Makes the protocol of each connection, and says when one has ended."""
+
+    def __init__(
+        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], lost: Callable[[object], None]
+    ) -> None:
+        super().__init__(handler, handler_cancellation=True, **_LIMITS)
+        self._lost = lost
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._lost(handler)
+
+
+class Listener:
     """Serves one handler at one address."""
 
     def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
         """Prepare; without a TLS context it serves plain HTTP."""
-        super().__init__(self._handle, handler_cancellation=True, **_LIMITS)
+        self._server = _Server(self._handle, self._forget)
         self._answer = handler
         self._tls = tls
         self._connections: Connections[_Connection] = Connections(_room())
@@ -85,14 +99,12 @@ class Listener(web.Server):
             await asyncio.gather(self._accepting, return_exceptions=True)
         if self._listening is not None:
             self._listening.close()
-        await self.shutdown(1)
+        await self._server.shutdown(1)
         for connection in list(self._connections):
             connection.close()
 
-    def connection_lost(self, handler: web.RequestHandler[Any], exc: BaseException | None = None) -> None:
-        """Forget a connection that has ended."""
-        super().connection_lost(handler, exc)
-        connection = self._of.pop(handler, None)
+    def _forget(self, protocol: object) -> None:
+        connection = self._of.pop(protocol, None)
         if connection is not None:
             self._connections.remove(connection)
 
@@ -125,7 +137,7 @@ class Listener(web.Server):
             connection.task = asyncio.create_task(self._begin(connection, accepted))
 
     async def _begin(self, connection: _Connection, accepted: socket.socket) -> None:
-        protocol = self()
+        protocol = self._server()
         self._of[protocol] = connection
         try:
             connection.transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
@@ -135,9 +147,7 @@ class Listener(web.Server):
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
             )
         except BaseException as error:
-            accepted.close()
-            self._of.pop(protocol, None)
-            self._connections.remove(connection)
+            self._forget(protocol)
             if not isinstance(error, (OSError, asyncio.CancelledError)):
                 raise
 

@@ -1,4 +1,4 @@
-"""Finds the pod that a token proves: checks it here, asks the API server, keeps the answer for a minute (record 0071)."""
+"""Finds the pod that a token proves: checks it, has it reviewed, keeps the answer for a minute (record 0071)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Checked(NamedTuple):
 class Proofs:
     """Reviews tokens, each once a minute, however often it is presented.
 
-    The tokens that the API server has signed for a pod have a few reviews. Where its keys cannot be read, a source has a
-    few reviews of tokens that are refused, and all sources have a rate; a token that was accepted before is not limited.
+    The tokens that the API server has signed for a pod have a few reviews. Where its keys cannot be read, a source has
+    a few reviews of tokens that are refused, and all sources have a rate; a token accepted before is not limited.
     """
 
     def __init__(

@@ -397,6 +397,28 @@ def test_the_agent_can_read_what_a_gangs_pods_are_told():
     assert (told.url, told.role, told.attempt, told.workload_uid) == ("http://hub:8090", "work", 2, "u-1")
 
 
+@pytest.mark.row("X9", level="pure")
+def test_X9_a_gangs_pods_verify_the_rendezvous_by_the_authority_that_they_are_given():
+    made = gathered(part(), "https://hub", rendezvous_ca="PEM")
+    template = made["spec"]["template"]
+    assert template["metadata"]["annotations"]["holdfast.dev/rendezvous-ca"] == "PEM"
+    (volume,) = template["spec"]["volumes"]
+    _, source = volume["projected"]["sources"]
+    field = {"fieldPath": "metadata.annotations['holdfast.dev/rendezvous-ca']"}
+    assert source == {"downwardAPI": {"items": [{"path": "ca.crt", "fieldRef": field}]}}
+    (container,) = template["spec"]["containers"]
+    environment = {one["name"]: one.get("value", "given-by-the-kubelet") for one in container["env"]}
+    (mount,) = container["volumeMounts"]
+    assert settings.read(["--", "train"], environment).ca_file == f"{mount['mountPath']}/ca.crt"
+
+
+@pytest.mark.row("X9", level="pure")
+def test_X9_an_authority_that_is_replaced_between_two_tries_makes_no_other_object():
+    first, second = (gathered(part(), "https://hub", rendezvous_ca=ca) for ca in ("old", "new"))
+    key = "holdfast.dev/sent-hash"
+    assert first["metadata"]["annotations"][key] == second["metadata"]["annotations"][key]
+
+
 def test_what_a_gangs_template_says_itself_stays():
     template = job()
     template["spec"] |= {"backoffLimitPerIndex": 3}
@@ -442,6 +464,7 @@ def test_what_would_be_in_a_gangs_way_is_refused(pod: dict[str, Any], rendezvous
     assert str(refused.value).startswith(words)
 
 
-def gathered(component: Component, rendezvous: str = "http://hub:8090") -> dict[str, Any]:
+def gathered(component: Component, rendezvous: str = "http://hub:8090", rendezvous_ca: str = "") -> dict[str, Any]:
     """Return the Job of a gang of five pods."""
-    return injected(component, gang=GangPods(component="work", pods=5), rendezvous=rendezvous)
+    gang = GangPods(component="work", pods=5)
+    return injected(component, gang=gang, rendezvous=rendezvous, rendezvous_ca=rendezvous_ca)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 
 from holdfast import names
@@ -20,10 +21,12 @@ from holdfast.policy.rendezvous.hub import GangHub
 from holdfast.policy.rendezvous.orders import holders, orders
 from holdfast.policy.rendezvous.step import begun, step
 from holdfast.worker.gangs.door import Door
-from holdfast.worker.gangs.proof import KEPT, Proof, Proofs, Unproven, proof
+from holdfast.worker.gangs.keys import Proof
+from holdfast.worker.gangs.listener import Listener
+from holdfast.worker.gangs.proof import Proofs, proof
 from holdfast.worker.gangs.sessions import Gang, GangName, Gangs, PodSeen, pod_seen
-from holdfast.worker.runtime.health import listen
 from holdfast.worker.runtime.metrics import Metrics
+from tests.worker.gangs.tokens import ISSUER, Signer
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 UID = "uid-1"
@@ -45,11 +48,13 @@ def reviewed(pod: str, audience: str = names.RENDEZVOUS_AUDIENCE, namespace: str
 
 
 class Cluster:
-    """Reviews tokens, each the name of its pod, and has no pod that its watch has not seen."""
+    """Signs and reviews tokens, and has no pod that its watch has not seen."""
 
     def __init__(self) -> None:
+        self.signer = Signer()
         self.reviews = 0
         self.dark = False
+        self.revoked = set[str]()
 
     async def review_token(self, token: str, audience: str) -> Any:
         self.reviews += 1
@@ -57,7 +62,11 @@ class Cluster:
         await asyncio.sleep(0.01)
         if self.dark:
             raise ApiUnreachable(0, "", "no answer")
-        return reviewed(token) if token != "nobody" else {"authenticated": False, "error": "it has run out"}
+        pod = jwt.decode(token, options={"verify_signature": False})["kubernetes.io"]["pod"]["name"]
+        return reviewed(pod) if pod not in self.revoked else {"authenticated": False, "error": "its pod is gone"}
+
+    async def published_keys(self) -> tuple[str, list[dict[str, Any]]]:
+        return ISSUER, [self.signer.published]
 
     async def find(self, *_: Any, **__: Any) -> None:
         return None
@@ -94,7 +103,7 @@ class Place:
 
     def agent(self, name: str, token: str = "") -> Hub:
         file = self.folder / name
-        file.write_text(token or name)
+        file.write_text(token or self.cluster.signer.token(name))
         self.gang.put(PodSeen(name, f"pod-{name}", UID, 1, ""))
         return Hub(self.url, UID, str(file))
 
@@ -118,10 +127,10 @@ def says(name: str, seen: int = 0, wait: float = 0, state: str = "INIT", **more:
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
     place = Place(tmp_path)
     door = Door(place.gangs, Proofs(place.cluster), place.metrics)
-    runner, address = await listen(door.application(), "127.0.0.1:0")
-    place.url = f"http://{address}"
+    listener = Listener(door.handle)
+    place.url = f"http://{await listener.start('127.0.0.1:0')}"
     yield place
-    await runner.cleanup()
+    await listener.close()
 
 
 async def test_an_agent_is_answered_at_once_and_its_directive_as_soon_as_there_is_one(place: Place):
@@ -215,9 +224,9 @@ async def test_who_is_held_back_is_let_go_when_the_gang_is_served_no_more(place:
 async def test_who_is_not_of_the_gang_is_refused_for_good_and_a_token_that_has_run_out_is_not(place: Place):
     place.serve()
     with pytest.raises(Unreachable, match="401"):
-        await place.agent("a", token="nobody").exchange(says("a"))
+        await place.agent("a", token=place.cluster.signer.token("a", exp=1)).exchange(says("a"))
     with pytest.raises(Refused, match="the token is of pod b"):
-        await place.agent("a", token="b").exchange(says("a"))
+        await place.agent("a", token=place.cluster.signer.token("b")).exchange(says("a"))
     agent = place.agent("c")
     place.gang.drop(place.gang.pods["pod-c"], 1)
     with pytest.raises(Refused, match=r"pod c \(pod-c\) is gone"):
@@ -228,26 +237,6 @@ async def test_who_is_not_of_the_gang_is_refused_for_good_and_a_token_that_has_r
         await agent.exchange(says("d"))
     with pytest.raises(Refused, match="port"):
         await place.agent("e").exchange(says("e", port=0))
-
-
-async def test_a_token_is_reviewed_once_a_minute_however_often_and_by_however_many_it_is_shown():
-    cluster, now = Cluster(), [0.0]
-    proofs = Proofs(cluster, lambda: now[0])
-    assert set(await asyncio.gather(*[proofs.of("a") for _ in range(10)])) == {Proof("team-a", "a", "pod-a")}
-    assert cluster.reviews == 1
-    now[0] = KEPT - 1
-    await proofs.of("a")
-    assert cluster.reviews == 1
-    now[0] = KEPT
-    await proofs.of("a")
-    assert cluster.reviews == 2
-    with pytest.raises(Unproven, match="run out"):
-        await proofs.of("nobody")
-    cluster.dark = True
-    with pytest.raises(ApiUnreachable):
-        await proofs.of("c")
-    cluster.dark = False
-    assert (await proofs.of("c")).pod == "c"
 
 
 def test_only_a_token_for_this_audience_that_is_bound_to_a_pod_proves_anything():

@@ -18,7 +18,7 @@ subjectKeyIdentifier = hash
 [leaf]
 basicConstraints = CA:false
 extendedKeyUsage = serverAuth, clientAuth
-subjectAltName = IP:127.0.0.1, DNS:{server_name}
+subjectAltName = IP:{address}, DNS:{server_name}
 [ca]
 default_ca = here
 [here]
@@ -57,7 +57,7 @@ class Authority:
         folder.mkdir()
         self._folder = folder
         self._settings = folder / "openssl.cnf"
-        self._settings.write_text(_SETTINGS.format(folder=folder, server_name=SERVER_NAME))
+        self._write_settings("127.0.0.1")
         (folder / "index.txt").touch()
         self.certificate, self._key = folder / "ca.crt", folder / "ca.key"
         self._openssl(
@@ -71,6 +71,7 @@ class Authority:
         begins: timedelta = timedelta(hours=-1),
         ends: timedelta = timedelta(hours=1),
         unit: str = "",
+        address: str = "127.0.0.1",
     ) -> Pair:
         """Make a key, and a certificate for it that is valid between two times, counted from now.
 
@@ -79,7 +80,9 @@ class Authority:
             begins: from when on.
             ends: until when.
             unit: its organizational unit; none if empty.
+            address: the IP address that it is for, beside `SERVER_NAME`.
         """
+        self._write_settings(address)
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         request, now = self._folder / f"{name}.csr", datetime.now(UTC)
         subject = f"/OU={unit}/CN={name}" if unit else f"/CN={name}"
@@ -88,6 +91,10 @@ class Authority:
         own = ("-cert", str(self.certificate), "-keyfile", str(self._key), "-extensions", "leaf")
         self._openssl("ca", "-batch", "-notext", *own, *times, "-in", str(request), "-out", str(pair.certificate))
         return pair
+
+    def _write_settings(self, address: str) -> None:
+        text = _SETTINGS.format(folder=self._folder, server_name=SERVER_NAME, address=address)
+        self._settings.write_text(text)
 
     def _openssl(self, command: str, *argv: str) -> None:
         done = subprocess.run(
