@@ -69,7 +69,7 @@ def test_X9_a_gang_door_without_a_certificate_is_refused_unless_the_operator_say
     insecure = {"rendezvous_insecure": True}
     both, large = tmp_path / "both.pem", tmp_path / "large.pem"
     both.write_text(pair.certificate.read_text() + pair.key.read_text())
-    large.write_text(authority.certificate.read_text() * 100)
+    large.write_text(authority.certificate.read_text() * 200)
     for given, said in (
         (address, "rendezvous_address: pods send their tokens there: expected rendezvous_tls_cert_file"),
         (plain, "rendezvous_url: 'http://gangs:8086': pods send their tokens there: expected https"),

@@ -266,13 +266,14 @@ async def test_X9_what_is_kept_is_bounded_and_refusals_displace_no_acceptance(
     proofs = cluster.proofs()
     known = cluster.signer.token("known")
     await prove(proofs, known)
-    for index in range(50):
-        cluster.gone.add(f"gone-{index}")
-        await refused(proofs, cluster.signer.token(f"gone-{index}"))
+    revoked = [cluster.signer.token(f"gone-{index}") for index in range(50)]
+    cluster.gone.update(f"gone-{index}" for index in range(50))
+    for token in revoked:
+        await refused(proofs, token)
     before = cluster.reviews
     await prove(proofs, known)
     assert cluster.reviews == before
-    await refused(proofs, cluster.signer.token("gone-49"))
+    await refused(proofs, revoked[-1])
     assert cluster.reviews == before, "the newest refusal is kept"
-    await refused(proofs, cluster.signer.token("gone-0"))
+    await refused(proofs, revoked[0])
     assert cluster.reviews == before + 1, "an old one is forgotten"
