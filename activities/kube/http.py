@@ -29,6 +29,8 @@ CONNECT_TIMEOUT = 5.0
 TOTAL_TIMEOUT = 10.0
 POOL_SIZE = 64
 _RELOGIN_SECONDS = 10.0
+_ACCEPT = "application/json, */*"
+"""As kubectl asks: the keys of tokens are JSON by another name (`application/jwk-set+json`)."""
 
 
 class _Response(Protocol):
@@ -223,7 +225,7 @@ class Transport:
         impersonate: str,
         deadline: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "User-Agent": names.FIELD_MANAGER, "Content-Type": content_type}
+        headers = {"Accept": _ACCEPT, "User-Agent": names.FIELD_MANAGER, "Content-Type": content_type}
         token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         if token:
             headers["Authorization"] = token

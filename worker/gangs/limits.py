@@ -16,9 +16,9 @@ K = TypeVar("K")
 class Limited(Exception):
     """A source has asked too often."""
 
-    def __init__(self, seconds: float) -> None:
-        """Say after how many seconds it may ask again."""
-        super().__init__(f"too many requests: announce again in {seconds:.0f} s")
+    def __init__(self, seconds: float, why: str = "") -> None:
+        """Say after how many seconds it may ask again, and why it is charged."""
+        super().__init__(f"too many requests: announce again in {seconds:.0f} s" + (f" ({why})" if why else ""))
         self.seconds = seconds
 
 
@@ -31,15 +31,15 @@ class Buckets(Generic[K]):
         self._left: OrderedDict[K, tuple[float, float]] = OrderedDict()
         """The tokens of each key, and when they were counted."""
 
-    def take(self, key: K, now: float) -> None:
-        """Take one token.
+    def take(self, key: K, now: float, why: str = "") -> None:
+        """Take one token; `why` it is charged is told with a refusal.
 
         Raises:
             Limited: if there is none.
         """
         tokens = self._tokens(key, now)
         if tokens < 1:
-            raise Limited(max(1.0, (1 - tokens) / self._rate))
+            raise Limited(max(1.0, (1 - tokens) / self._rate), why)
         self._put(key, tokens - 1, now)
 
     def give_back(self, key: K, now: float) -> None:

@@ -90,8 +90,8 @@ class Proofs:
             return Checked(token, digest, Claim(known[1], True), source)
         try:
             return Checked(token, digest, await self._keys.check(token), source)
-        except Unproven:
-            self._by_source.take(source, self._clock())
+        except Unproven as unproven:
+            self._by_source.take(source, self._clock(), str(unproven))
             raise
 
     async def of(self, checked: Checked) -> Proof:
@@ -107,7 +107,7 @@ class Proofs:
         if known is not None and now < known[0]:
             return known[1]
         if refused is not None and now < refused[0]:
-            self._by_source.take(checked.source, now)
+            self._by_source.take(checked.source, now, refused[1])
             raise Unproven(refused[1])
         asking = self._asking.get(digest)
         if asking is None:
@@ -124,11 +124,11 @@ class Proofs:
 
     def _charge(self, checked: Checked, now: float, *, is_known: bool) -> None:
         if not is_known and len(self._asking) >= AT_ONCE:
-            raise Limited(1)
+            raise Limited(1, "too many reviews run")
         if checked.claim.signed:
-            self._by_pod.take(checked.claim.proof.pod_uid, now)
+            self._by_pod.take(checked.claim.proof.pod_uid, now, "its pod has had too many tokens reviewed")
         elif not is_known:
-            self._by_source.take(checked.source, now)
+            self._by_source.take(checked.source, now, "tokens cannot be checked without a review")
             self._unsigned.take(None, now)
 
     async def _review(self, checked: Checked) -> Proof | str:

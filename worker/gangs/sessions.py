@@ -148,7 +148,7 @@ class Gang:
             )
         pod = self.pods.get(proof.pod_uid)
         if pod is None:
-            self._looks.take(proof.pod_uid, asyncio.get_running_loop().time())
+            self._looks.take(proof.pod_uid, asyncio.get_running_loop().time(), "the pod has just been looked for")
             raw = await self._kube.find("v1", "Pod", proof.pod, proof.namespace)
             pod = pod_seen(raw) if raw is not None else None
             if pod is not None and pod.uid == proof.pod_uid and pod.workload_uid == self.name.workload_uid:

@@ -9,7 +9,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from holdfast.model.calls.gang import GangBegin
 from holdfast.model.gang.orders import GangStatus
 from holdfast.model.gang.state import Gang
 from holdfast.worker.gangs.hub import GangActivities
-from holdfast.worker.gangs.opening import open_door, renewed_certificate
+from holdfast.worker.gangs.opening import KEYS, open_door, renewed_certificate
 from holdfast.worker.gangs.sessions import Gangs
 from holdfast.worker.runtime.health import Health
 from holdfast.worker.runtime.kube import Connector
@@ -184,6 +184,16 @@ class Crowd:
             body = json.loads(await answer.text())
             return answer.status, str(body.get("error") or body.get("kind"))
 
+    @property
+    def keys(self) -> str:
+        """What the page of health says of the keys that tokens are checked with."""
+        return next((one.message for one in self.health.ready() if one.name == KEYS), "not read yet")
+
+    def refused(self) -> float:
+        """How many announcements the door has refused so far."""
+        (family,) = self.metrics.gang_exchanges.collect()
+        return sum(one.value for one in family.samples if one.labels["status"] != "200")
+
     async def served(self) -> None:
         for _ in range(600):
             gang = self.gangs.gangs.served.get(WorkloadKey(self.ground.namespace, UID))
@@ -208,22 +218,29 @@ async def hub(ground: Ground, gangs: GangActivities) -> AsyncIterator[Worker]:
         yield worker
 
 
+Account = Callable[[Ground, Path], AbstractAsyncContextManager[Path]]
+"""Makes the account as which the door asks the cluster; returns its kubeconfig."""
+
+
 @asynccontextmanager
-async def open_crowd(stack: Stack, folder: Path, settings: Callable[[Ground], Settings]) -> AsyncIterator[Crowd]:
-    """Open a gang's place; `settings` say with whose rights the door asks the cluster."""
+async def open_crowd(stack: Stack, folder: Path, kubeconfig_of: Account | None = None) -> AsyncIterator[Crowd]:
+    """Open a gang's place; the door asks the cluster as the worker, or as an account of its own."""
     authority = Authority(folder / "authority", "gangs")
     pair = authority.sign("door")
     async with opened(stack, folder, [Rendezvous, ToldWorkload]) as ground, AsyncExitStack() as doors:
         metrics = Metrics()
         connector = Connector(ground.settings, metrics)
         gangs = GangActivities(ground.client, connector, cluster_uid=ground.cluster_uid, metrics=metrics, gangs=Gangs())
-        given = settings(ground).model_copy(
-            update={
-                "rendezvous_address": "127.0.0.1:0",
-                "rendezvous_tls_cert_file": pair.certificate,
-                "rendezvous_tls_key_file": pair.key,
-                "rendezvous_tls_ca_file": authority.certificate,
-            }
+        kubeconfig = ground.settings.kubeconfig
+        if kubeconfig_of is not None:
+            kubeconfig = str(await doors.enter_async_context(kubeconfig_of(ground, folder)))
+        given = Settings(
+            cluster=ground.cluster,
+            kubeconfig=kubeconfig,
+            rendezvous_address="127.0.0.1:0",
+            rendezvous_tls_cert_file=pair.certificate,
+            rendezvous_tls_key_file=pair.key,
+            rendezvous_tls_ca_file=authority.certificate,
         )
         health = Health()
         address = await open_door(

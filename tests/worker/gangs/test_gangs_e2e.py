@@ -26,7 +26,7 @@ ROW = pytest.mark.row
 
 @pytest.fixture
 async def crowd(stack: Stack, tmp_path: Path) -> AsyncIterator[Crowd]:
-    async with open_crowd(stack, tmp_path, lambda ground: ground.settings) as crowd:
+    async with open_crowd(stack, tmp_path) as crowd:
         yield crowd
 
 
@@ -159,6 +159,7 @@ async def test_only_a_pod_of_the_gang_may_speak_and_only_for_itself(crowd: Crowd
     await crowd.gangs.begin_gang(crowd.begin())
     await crowd.served()
     assert await crowd.post("gang-0", token) == (200, "Wait")
+    assert crowd.keys == "read"
     assert (await crowd.post("gang-0", None))[0] == 401
     assert (await crowd.post("gang-0", "nonsense"))[0] == 401
     assert (await crowd.post("gang-0", await crowd.token("gang-0", "https://kubernetes.default.svc")))[0] == 401
