@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from holdfast.local.node.certificate import self_signed
 from holdfast.local.node.requirements import find_cni, find_static_busybox
 from holdfast.local.programs.images import PAUSE, write_archive
 from holdfast.local.system.errors import StackError
@@ -81,20 +82,8 @@ def write_client_certificate(folder: Path) -> bool:
     certificate, key = folder / "kubelet-client.crt", folder / "kubelet-client.key"
     if certificate.exists() and key.exists():
         return True
-    openssl = shutil.which("openssl")
-    if not openssl:
-        return False
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = subprocess.run(
-        [
-            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-days", "3650", "-subj", "/O=system:masters/CN=kube-apiserver-kubelet-client"),
-            *("-addext", "extendedKeyUsage=clientAuth", "-keyout", str(key), "-out", str(certificate)),
-        ],
-        capture_output=True,
-        check=False,
-    )
-    return made.returncode == 0
+    subject = "/O=system:masters/CN=kube-apiserver-kubelet-client"
+    return self_signed(certificate, key, subject, "extendedKeyUsage=clientAuth")
 
 
 def prepare(node: RealNode, shim: Path) -> None:

@@ -34,14 +34,15 @@ _TOLD: Final = ("rank ", "from step ", "result ")
 def elastic(stack: Stack, keep: bool) -> bool:
     """Run both trainings on a stack with a real node, and return whether their results are equal."""
     from holdfast.local.identity import worker_kubeconfig
+    from holdfast.local.node.certificate import gang_door
     from holdfast.local.node.real_node import RealNode
 
     say("\n2. A worker, which also serves the rendezvous of elastic gangs")
     asyncio.run(enabled(stack))
-    answered = f"{RealNode(stack.directory).address}:{free_port()}"
+    door = gang_door(stack.directory, RealNode(stack.directory).address, free_port())
     folder = Path("/var/tmp") / f"holdfast-elastic-{secrets.token_hex(8)}"  # noqa: S108 - its name is random
     try:
-        with worker(stack, worker_kubeconfig(stack), keep, {"HOLDFAST_RENDEZVOUS_ADDRESS": answered}) as log:
+        with worker(stack, worker_kubeconfig(stack), keep, door) as log:
             try:
                 return asyncio.run(_both(stack, folder))
             except TimeoutError:

@@ -18,6 +18,7 @@ import pytest
 from holdfast import names
 from holdfast.agent.environment import ERROR_FILE
 from holdfast.local import Stack
+from holdfast.local.node.certificate import gang_door
 from holdfast.model import Status
 from holdfast.model.gang.orders import GangStatus
 from tests.e2e.ground.site import Site, asked, free_port, open_site, until
@@ -57,8 +58,7 @@ async def door(site: Site) -> dict[str, str]:
     if node is None:
         pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
     (address,) = [one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"]
-    place = f"{address}:{free_port()}"
-    return {"HOLDFAST_RENDEZVOUS_ADDRESS": place, "HOLDFAST_RENDEZVOUS_URL": f"http://{place}"}
+    return gang_door(site.directory, address, free_port())
 
 
 @dataclass(frozen=True, slots=True)
