@@ -46,7 +46,11 @@ class GangSystem(HoldfastSystem):
     async def start_worker(self) -> Worker:
         """Start one more worker, which answers agents too, and wait until it is ready."""
         self.door = f"127.0.0.1:{free_port()}"
-        settings = {**self.ground.options.worker, "HOLDFAST_RENDEZVOUS_ADDRESS": self.door, "HOLDFAST_RENDEZVOUS_INSECURE": "true"}
+        settings = {
+            **self.ground.options.worker,
+            "HOLDFAST_RENDEZVOUS_ADDRESS": self.door,
+            "HOLDFAST_RENDEZVOUS_INSECURE": "true",
+        }
         worker = self.site.launch(kubeconfig=None, **settings)
         await self.site.ready(worker, PATIENCE)
         return worker

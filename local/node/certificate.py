@@ -1,4 +1,4 @@
-"""Certificates that sign themselves, made with openssl: for the API server's way to the kubelet, and for the gang door."""
+"""Certificates that sign themselves, made with openssl: the API server's for the kubelet, and the gang door's."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def junk(cluster: Cluster) -> dict[str, str]:
     """Tokens that cost no review, each by what is wrong with it."""
     ours, now = cluster.signer, claims("a", "pod-a", "team-a")["iat"]
     header = {"kid": "k1"}
-    unsigned = jwt.encode(claims("a", "pod-a", "team-a"), None, algorithm="none", headers=header)
+    unsigned = jwt.encode(claims("a", "pod-a", "team-a"), "", algorithm="none", headers=header)
     symmetric = jwt.encode(claims("a", "pod-a", "team-a"), "secret" * 8, algorithm="HS256", headers={"kid": "hs"})
     confused = jwt.encode(claims("a", "pod-a", "team-a"), "secret" * 8, algorithm="HS256", headers=header)
     return {
@@ -121,9 +121,9 @@ def junk(cluster: Cluster) -> dict[str, str]:
         "no end": ours.token("a", exp=None),
         "account": ours.token("a", sub="system:serviceaccount:team-b:default"),
         "no account": ours.token("a", sub="system:node:n1"),
-        "no pod": ours.token("a", **{"kubernetes.io": {"namespace": "team-a"}}),
-        "list": ours.token("a", **{"kubernetes.io": ["team-a"]}),
-        "pod list": ours.token("a", **{"kubernetes.io": {"namespace": "team-a", "pod": ["a"]}}),
+        "no pod": ours.token("a", bound={"namespace": "team-a"}),
+        "list": ours.token("a", bound=["team-a"]),
+        "pod list": ours.token("a", bound={"namespace": "team-a", "pod": ["a"]}),
         "cut": ours.token("a")[:-4],
     }
 

@@ -39,9 +39,11 @@ class Signer:
     kid: str = "k1"
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
 
-    def token(self, pod: str, pod_uid: str = "", namespace: str = "team-a", **more: Any) -> str:
-        """Sign the token of a pod."""
+    def token(self, pod: str, pod_uid: str = "", namespace: str = "team-a", bound: Any = None, **more: Any) -> str:
+        """Sign the token of a pod; `bound` stands in the place of what it is bound to."""
         said = claims(pod, pod_uid or f"pod-{pod}", namespace, **more)
+        if bound is not None:
+            said["kubernetes.io"] = bound
         return jwt.encode(said, self.key, algorithm="ES256", headers={"kid": self.kid})
 
     @property
