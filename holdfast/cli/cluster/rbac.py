@@ -46,7 +46,7 @@ def _rights(document: dict[str, Any]) -> Iterator[Right]:
     if document["kind"] not in _ROLES or not metadata["name"].startswith(names.WORKER_SERVICE_ACCOUNT):
         return
     for rule in document.get("rules", ()):
-        for group in rule["apiGroups"]:
+        for group in rule.get("apiGroups", ()):  # Rules about URLs have none; tokens are reviewed without them.
             for resource in rule["resources"]:
                 for verb in rule["verbs"]:
                     yield Right(group, resource, verb, metadata.get("namespace", ""))
