@@ -75,7 +75,7 @@ async def let_config_maps(space: Space, allowed: bool) -> None:
     key = (_ROLES, "Role", names.RUN_AS_DEFAULT, space.namespace)
     role = await space.site.kube.get(*key)
     for rule in role["rules"]:
-        if rule.get("apiGroups") == [""]:
+        if rule["apiGroups"] == [""]:
             others = [one for one in rule["resources"] if one != "configmaps"]
             rule["resources"] = [*others, "configmaps"] if allowed else others
     await space.site.kube.patch(*key, uid=role["metadata"]["uid"], patch={"rules": role["rules"]})
