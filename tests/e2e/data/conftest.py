@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from holdfast.local import Stack
-from tests.e2e.entities.staging import PIECES, SIZE, Ground
+from tests.e2e.data.staging import PIECES, SIZE, Ground
 from tests.e2e.ground.site import open_site
 from tests.e2e.ground.space import open_space
 from tests.store import Store, open_store

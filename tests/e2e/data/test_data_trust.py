@@ -12,7 +12,7 @@ import yaml
 
 from holdfast import names
 from holdfast.model import Reason
-from tests.e2e.entities.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, job, queue_of_two, queued
+from tests.e2e.data.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, job, queue_of_two, queued
 from tests.e2e.ground.held import admits_pods, real_node, require_real
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space, open_space

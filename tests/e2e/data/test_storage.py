@@ -15,7 +15,7 @@ from holdfast import names
 from holdfast.activities.data.cache import data_path
 from holdfast.model import Reason, Status
 from holdfast.model.entities.broker import Broker
-from tests.e2e.entities.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, holdfast, job, queue_of_two, queued
+from tests.e2e.data.staging import MOUNTS, PIECES, SIZE, SOURCE, Ground, holdfast, job, queue_of_two, queued
 from tests.e2e.entities.test_broker import requested
 from tests.e2e.ground.held import admits_pods, real_node, require_real
 from tests.e2e.ground.site import Site, until
