@@ -102,6 +102,8 @@ class ClusterActivities:
         provisioning: Provisioning | None = None,
         namespaces: tuple[str, ...] = (),
         rendezvous_ca: Callable[[], str] = str,
+        *,
+        encrypted: bool = False,
     ) -> None:
         """Prepare the activities.
 
@@ -119,6 +121,7 @@ class ClusterActivities:
             provisioning: the service that boots, erases and powers off nodes' machines; None without one.
             namespaces: the only namespaces in which anything is made or changed; empty: every enabled one.
             rendezvous_ca: returns the authority that signed the rendezvous' certificate, PEM; empty: the public ones.
+            encrypted: whether this worker encrypts what Temporal stores.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
@@ -133,6 +136,7 @@ class ClusterActivities:
             rendezvous_ca=rendezvous_ca,
             data=data,
             namespaces=namespaces,
+            encrypted=encrypted,
         )
 
     @property

@@ -47,6 +47,10 @@ class HoldfastError(Exception):
     """Root of all errors that Holdfast raises."""
 
 
+class Undecodable(HoldfastError):
+    """A payload cannot be decoded with the keys of this process. Nothing is known of it, and nothing is decided."""
+
+
 class DocumentWarning(UserWarning):
     """A part of a document that has no effect here, and is accepted anyway (row D29)."""
 

@@ -98,6 +98,9 @@ WORKER_SERVICE_ACCOUNT: Final = "holdfast-worker"
 WORKER_NAMESPACE: Final = "holdfast-system"
 
 # Environment that a workload's containers receive.
+ENV_CODEC_KEYS: Final = "HOLDFAST_CODEC_KEYS"
+"""The key file that encrypts what Temporal stores: of workers, commands and clients."""
+ENV_CODEC_ACCEPT_PLAINTEXT: Final = "HOLDFAST_CODEC_ACCEPT_PLAINTEXT"
 ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
 ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
 ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"

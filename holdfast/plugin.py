@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final, Literal, get_args
 
+from temporalio.client import ClientConfig
+from temporalio.common import HeaderCodecBehavior
 from temporalio.contrib.pydantic import PydanticPayloadConverter
-from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.converter import DataConverter, DefaultFailureConverter, DefaultPayloadConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import Interceptor, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from holdfast.codec import Codec, encrypts, from_environment, options
 from holdfast.errors import HoldfastError
 
 Role = Literal["workflows"]
@@ -43,16 +47,18 @@ class HoldfastPlugin(SimplePlugin):
     If both a client and its worker get the plugin, each setting is still applied only once (the SDK warns).
     """
 
-    def __init__(self, roles: Iterable[Role] = ()) -> None:
+    def __init__(self, roles: Iterable[Role] = (), codec_keys: Path | None = None) -> None:
         """Create the plugin.
 
         Args:
             roles: The roles of a worker: "workflows" adds the workload workflows, and passes their modules to the
                 sandbox. Without a role a worker gets only the data converter. Activities that access a cluster need
                 that cluster's permissions and settings: `holdfast worker` runs them.
+            codec_keys: A key file: payloads are encrypted with it. None: that of HOLDFAST_CODEC_KEYS, if it is set. A
+                codec of the client's own is kept, and HOLDFAST_CODEC_KEYS has no effect then.
 
         Raises:
-            HoldfastError: if a role is unknown.
+            HoldfastError: if a role is unknown, or a key file cannot be used.
         """
         chosen = (roles,) if isinstance(roles, str) else tuple(roles)
         known = get_args(Role)
@@ -60,13 +66,33 @@ class HoldfastPlugin(SimplePlugin):
             if role not in known:
                 raise HoldfastError(f"roles: {role!r}: expected some of {', '.join(known)}")
         runs_workflows = "workflows" in chosen
+        self._given = codec_keys
+        self._options = options(codec_keys) if codec_keys is not None else from_environment()
         super().__init__(  # pyright: ignore[reportUnknownMemberType] its activities are partly typed
             "holdfast.HoldfastPlugin",
-            data_converter=with_pydantic,
+            data_converter=self._converter,
             workflows=_with_workflows if runs_workflows else None,
             workflow_runner=with_passthrough if runs_workflows else None,
             interceptors=_fitting() if runs_workflows else None,
         )
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        """Set the data converter and, with it, that headers and failed queries go through the same codec.
+
+        Raises:
+            HoldfastError: if the client's own payload converter, or its own codec, would be lost.
+        """
+        before = config.get("data_converter")
+        config = super().configure_client(config)
+        after = config.get("data_converter")
+        if after is not None and encrypts(after) and (before is None or not encrypts(before)):
+            behavior = config.get("header_codec_behavior", HeaderCodecBehavior.NO_CODEC)
+            config["header_codec_behavior"] = max(behavior, self._options["header_codec_behavior"])
+            config["interceptors"] = [*config.get("interceptors", ()), *self._options["interceptors"]]
+        return config
+
+    def _converter(self, converter: DataConverter | None) -> DataConverter:
+        return with_codec(with_pydantic(converter), self._options["data_converter"], must=self._given is not None)
 
 
 def with_pydantic(converter: DataConverter | None) -> DataConverter:
@@ -86,6 +112,28 @@ def with_pydantic(converter: DataConverter | None) -> DataConverter:
         f"data_converter.payload_converter_class: {own.__name__} cannot be kept: expected the default, or a subclass "
         "of temporalio.contrib.pydantic.PydanticPayloadConverter"
     )
+
+
+def with_codec(converter: DataConverter, ours: DataConverter, *, must: bool = False) -> DataConverter:
+    """Return the converter with our codec and failure converter; keep those that it has of its own.
+
+    Args:
+        converter: the client's.
+        ours: has our codec.
+        must: whether a codec of the client's own is an error: a key file was given in the same call.
+
+    Raises:
+        HoldfastError: in that case.
+    """
+    codec = converter.payload_codec
+    if codec is not None and not (isinstance(codec, Codec) and codec.keys is None):
+        if must:
+            raise HoldfastError("codec_keys: expected without a payload codec in the client's data_converter")
+        return converter
+    failures = converter.failure_converter_class
+    if failures is DefaultFailureConverter:
+        failures = ours.failure_converter_class
+    return dataclasses.replace(converter, payload_codec=ours.payload_codec, failure_converter_class=failures)
 
 
 def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:

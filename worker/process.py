@@ -20,6 +20,7 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.data.settings import Data
 from holdfast.activities.kube.blindness import SharedSight
 from holdfast.activities.nodes.redfish import Redfish
+from holdfast.codec import Codec, encrypts
 from holdfast.relay import relayed
 from holdfast.worker import failpoints, reach, roles
 from holdfast.worker.data import NoClient, keep_looking, opened
@@ -132,6 +133,7 @@ class Process:
         target = await stack.enter_async_context(relayed(given.temporal_address))
         temporal = TemporalConnector(given, target, runtime, self._plugins, telling)
         client = await reach.temporal(temporal, given, self.health)
+        self._note_codec(client)
         renewing = asyncio.create_task(temporal.keep_renewing(self._workers, self._stop))
         stack.callback(renewing.cancel)
         site, kube, where = None, None, ""
@@ -208,6 +210,7 @@ class Process:
             provisioning,
             given.namespaces,
             certificate.ca,
+            encrypted=encrypts(client.data_converter),
         )
         meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)
@@ -229,6 +232,12 @@ class Process:
         scheme = "http" if self._settings.rendezvous_insecure else "https"
         everywhere = served.rpartition(":")[0] in {"0.0.0.0", "[::]", "::"}  # noqa: S104 - compared alone
         return self._settings.rendezvous_url or (f"{scheme}://{served}" if served and not everywhere else "")
+
+    def _note_codec(self, client: Client) -> None:
+        """Show on the readiness page what the codec cannot decode. The worker stays ready: the rest goes on."""
+        codec = client.data_converter.payload_codec
+        if isinstance(codec, Codec):
+            self.health.ask_ready("codec", lambda: Check("codec", True, "; ".join(codec.problems())))
 
     def _note_start(self) -> None:
         given = self._settings

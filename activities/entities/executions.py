@@ -11,11 +11,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.errors import Undecodable
 from holdfast.policy.entities.health import TIMED_OUT, Execution, Sight, is_fault
 
 _DEADLINE: Final = timedelta(seconds=5)
@@ -75,7 +78,7 @@ async def sight(client: Client, workflow_id: str) -> Sight:
         return await _running(client, workflow_id, found)
     reason = list[str]()
     if execution in {Execution.LOST, Execution.FAILED}:
-        reason = [_reason(event) async for event in _latest(client, workflow_id, found.run_id, 1)]
+        reason = [await _reason(client, event) async for event in _latest(client, workflow_id, found.run_id, 1)]
     return Sight(workflow_id, execution, found.run_id, since=found.close_time, reason="".join(reason[:1]))
 
 
@@ -84,6 +87,8 @@ async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDes
     if not raw.HasField("pending_workflow_task"):
         return Sight(workflow_id, Execution.RUNNING, found.run_id)
     async for event in _latest(client, workflow_id, found.run_id, *_PAGES):
+        failed = event.workflow_task_failed_event_attributes.failure
+        failed.message = await message_of(client.data_converter, failed)
         if not streak.take(event):
             break
     return streak.sight(workflow_id, found.run_id, raw.pending_workflow_task.attempt)
@@ -152,12 +157,22 @@ async def _latest(client: Client, workflow_id: str, run_id: str, *pages: int) ->
             return
 
 
-def _reason(event: HistoryEvent) -> str:
+async def message_of(converter: DataConverter, failure: Failure) -> str:
+    """Return a failure's message; as it stands there if it cannot be decoded."""
+    if not failure.HasField("encoded_attributes"):
+        return failure.message
+    try:
+        return str(getattr(await converter.decode_failure(failure), "message", ""))
+    except Exception as error:  # A codec may raise anything.
+        return f"{failure.message} ({error})" if isinstance(error, Undecodable) else failure.message
+
+
+async def _reason(client: Client, event: HistoryEvent) -> str:
     match event.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
             return event.workflow_execution_terminated_event_attributes.reason
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
-            return event.workflow_execution_failed_event_attributes.failure.message
+            return await message_of(client.data_converter, event.workflow_execution_failed_event_attributes.failure)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
             return TIMED_OUT
         case _:
@@ -235,11 +250,17 @@ async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, A
 
 
 async def _plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
-    """Return payloads as plain values; None for a payload that cannot be decoded."""
+    """Return payloads as plain values; None for a payload that no worker may be able to read.
+
+    Raises:
+        Undecodable: if a key is missing: another worker can read it.
+    """
     found = list[Any]()
     for payload in payloads.payloads:
         try:
             found += await client.data_converter.decode([payload])
+        except Undecodable:
+            raise
         except Exception:  # A codec or a converter may raise anything: no worker may be able to read this payload.
             found.append(None)
     return tuple(found)

@@ -66,9 +66,15 @@ async def _account_closed(kube: Kube, namespace: str, name: str) -> str:
     return ""
 
 
-def secret_closed(api_version: str, kind: str) -> str:
-    """Return why no workload may create an object of a kind, for any user; empty if it may."""
-    if (api_version, kind) != _SECRET:
+def secret_closed(api_version: str, kind: str, *, encrypted: bool) -> str:
+    """Return why no workload may create an object of a kind, for any user; empty if it may (row X6).
+
+    Args:
+        api_version: the object's.
+        kind: the object's.
+        encrypted: whether this worker encrypts what Temporal stores.
+    """
+    if encrypted or (api_version, kind) != _SECRET:
         return ""
     return (
         "the contents of a Secret among the components would stand readable in the workflow's history: create it "
@@ -163,7 +169,7 @@ async def _withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sourc
         if site.data is not None and (why := site.data.not_granted(target.namespace, source)):
             return Closed(why, opens=False)
     what = f"{thing['kind']} {thing['metadata']['name']}"
-    if why := secret_closed(thing["apiVersion"], thing["kind"]):
+    if why := secret_closed(thing["apiVersion"], thing["kind"], encrypted=site.encrypted):
         return Closed(f"{what}: {why}", opens=False)
     for account, path in accounts_of(thing):
         closed = await account_closed(site.kube, target, account, site.permits)

@@ -140,7 +140,7 @@ async def _check_kind(
     site: Site, given: PrepareInput | RehearseInput, api_version: str, kind: str, place: str, permits: Permits
 ) -> None:
     target = given.target
-    if why := secret_closed(api_version, kind):
+    if why := secret_closed(api_version, kind, encrypted=site.encrypted):
         raise refused(f"{place}: {why}")
     try:
         resource = await site.kube.resource(api_version, kind)

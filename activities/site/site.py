@@ -73,6 +73,8 @@ class Site:
     """How data sets are staged; None if this worker stages none."""
     namespaces: tuple[str, ...] = ()
     """The only namespaces in which this worker makes or changes anything; empty: every enabled one."""
+    encrypted: bool = False
+    """Whether this worker encrypts what Temporal stores (row X6)."""
     permits: Permits = field(default_factory=Permits)
     known: KnownAnchors = field(default_factory=KnownAnchors)
     links: Links = field(default_factory=Links)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfigProfile, DataSource
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast import names
+from holdfast import codec, names
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
 from holdfast.tls import Credentials, check_target, key_of, problem_of, tls_of
@@ -49,6 +48,7 @@ class Place:
 async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[tuple[Client, Place]]:
     """Connect to Temporal, configured as its own tools are: arguments, TEMPORAL_* variables, its configuration file.
 
+    HOLDFAST_CODEC_KEYS names the key file that encrypts payloads (row X6).
     HOLDFAST_TEMPORAL_ADDRESS takes precedence over TEMPORAL_ADDRESS, since those tools accept only one address.
     Unlike them, it never sends an API key without TLS (row X7).
 
@@ -69,6 +69,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
         namespace=namespace or settings.get("namespace") or "default",
     )
     check_target(place.target)
+    encoding = codec.from_environment()
     settings["tls"] = tls_of(credentials)
     if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
         settings["api_key"] = credentials.api_key
@@ -77,9 +78,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
         settings["namespace"] = place.namespace
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
-                client = await Client.connect(
-                    **settings, data_converter=pydantic_data_converter, connect_timeout=CONNECT_TIMEOUT
-                )
+                client = await Client.connect(**settings, **encoding, connect_timeout=CONNECT_TIMEOUT)
         except (RuntimeError, TimeoutError, ValueError) as error:
             problem = problem_of(str(error)) if settings["tls"] else ""
             remedy = _REMEDY_TLS if problem else _REMEDY

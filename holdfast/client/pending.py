@@ -12,6 +12,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 
+from holdfast.activities.entities.executions import message_of
 from holdfast.client.views import ActivityView
 
 _STATES: Final = {
@@ -42,7 +43,7 @@ async def activities_of(description: WorkflowExecutionDescription) -> tuple[Acti
                 attempt=pending.attempt,
                 since=begun.ToDatetime(tzinfo=UTC) if begun.seconds else None,
                 heartbeat=tuple(await _decoded(converter, _own_words(pending, state))),
-                last_failure=_told(pending.last_failure) if pending.HasField("last_failure") else "",
+                last_failure=await _told(converter, pending.last_failure) if pending.HasField("last_failure") else "",
                 next_attempt_at=next_at.ToDatetime(tzinfo=UTC) if next_at.seconds else None,
             )
         )
@@ -57,13 +58,13 @@ def _own_words(pending: PendingActivityInfo, state: str) -> list[Payload]:
     return list(pending.heartbeat_details.payloads)
 
 
-def _told(failure: Failure) -> str:
+async def _told(converter: DataConverter, failure: Failure) -> str:
     """Return why the last try ended, even if Temporal's own message does not help."""
     if failure.timeout_failure_info.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT:
         return "the worker that had it was lost (no heartbeat came)"
     if failure.message == _TOO_LONG and failure.cause.message:
-        return failure.cause.message
-    return failure.message
+        failure = failure.cause
+    return await message_of(converter, failure)
 
 
 async def _decoded(converter: DataConverter, payloads: list[Payload]) -> list[object]:

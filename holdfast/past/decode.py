@@ -16,6 +16,7 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, FailureError
 
 from holdfast import names
+from holdfast.errors import Undecodable
 from holdfast.model import Observation, Phase, State, Status
 from holdfast.model.calls.cluster import Probed, ProbeInput, Rehearsed, Scaled, ScaleInput
 from holdfast.model.calls.gang import GangBegin
@@ -83,6 +84,7 @@ async def read_run(events: Sequence[HistoryEvent], converter: DataConverter) -> 
 
     Raises:
         ValueError: if it is not the history of a workload's workflow.
+        Undecodable: if it is encrypted with a key that is not there.
     """
     if not events or events[0].event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
         raise ValueError("expected the history of one run, from its first event on")
@@ -168,6 +170,8 @@ class _Reading:
             return None
         try:
             return (await self.converter.decode(payloads, [type_]))[0]
+        except Undecodable:
+            raise
         except Exception as error:  # The codec and the converter are user code, and may raise anything.
             self.unreadable.append(f"{what} cannot be read: {str(error).splitlines()[0] if str(error) else error!r}")
             return None
@@ -321,6 +325,8 @@ class _Reading:
     async def _error(self, failure: Failure) -> BaseException | None:
         try:
             return await self.converter.decode_failure(failure)
+        except Undecodable:
+            raise
         except Exception as error:  # As above.
             self.unreadable.append(f"a failure cannot be read: {error!r}")
             return None

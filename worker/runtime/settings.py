@@ -24,6 +24,7 @@ from holdfast import names
 from holdfast.activities.facts.nodes import CONDITIONS, LABELS, TAINTS, Marks
 from holdfast.activities.nodes.redfish import Access
 from holdfast.activities.nodes.redfish import is_installed as redfish_is_installed
+from holdfast.codec.keyfile import read as read_keys
 from holdfast.errors import HoldfastError
 from holdfast.model import Duration, Limits, NodeTimings, format_duration
 from holdfast.model.entities.provisioner import AT_ONCE
@@ -173,6 +174,15 @@ def _file(value: Path) -> Path:
     return value
 
 
+def _key_file(value: Path | None) -> Path | None:
+    if value is not None:
+        try:
+            read_keys(value)
+        except HoldfastError as error:
+            raise ValueError(str(error)) from None
+    return value
+
+
 _MARK = re.compile(r"[A-Za-z0-9]([A-Za-z0-9./_-]*[A-Za-z0-9])?(=[A-Za-z0-9._-]*)?")
 
 
@@ -278,6 +288,11 @@ class Settings(BaseSettings):
     temporal_tls_server_name: str = ""
     temporal_api_key_file: File | None = None
     """A file with the API key, read again when it changes, as certificates are. Else the variable TEMPORAL_API_KEY."""
+
+    codec_keys: Annotated[Path | None, AfterValidator(_key_file)] = None
+    """Key file that encrypts what Temporal stores, read again when it changes. None: nothing is encrypted."""
+    codec_accept_plaintext: bool = False
+    """Whether payloads that are not encrypted are taken too; whoever writes to Temporal needs no key then."""
 
     kubeconfig: str = ""
     """Path, or several separated by colons. Empty: the pod's own service account, else ~/.kube/config."""
@@ -423,6 +438,8 @@ class Settings(BaseSettings):
         given = self.model_dump()
         if problem := problem_with(given) or rendezvous_settings.problem_with(given):
             raise ValueError(problem)
+        if self.codec_accept_plaintext and self.codec_keys is None:
+            raise ValueError("codec_accept_plaintext: expected with codec_keys: without it nothing is encrypted")
         if bool(self.temporal_tls_cert_file) != bool(self.temporal_tls_key_file):
             raise ValueError("temporal_tls_cert_file: expected together with temporal_tls_key_file, or neither")
         try:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar
 
@@ -17,11 +18,11 @@ import structlog
 from google.protobuf.message import Message
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, Interceptor, Plugin
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter
+from temporalio.converter import DefaultPayloadConverter
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, ServiceClient
 
+from holdfast import codec
 from holdfast.errors import HoldfastError
 from holdfast.model.words import shortened
 from holdfast.tls import Credentials, problem_of, tls_of
@@ -108,6 +109,7 @@ class TemporalConnector:
         self._runtime = runtime
         self._plugins = plugins
         self._interceptors = interceptors
+        self._options = codec.options(settings.codec_keys, accept_plaintext=settings.codec_accept_plaintext)
         self._used: Credentials | None = None
         self._shared: tuple[Client, Connection] | None = None
 
@@ -175,16 +177,19 @@ class TemporalConnector:
 
     async def _made(self, credentials: Credentials) -> Client:
         tls = tls_of(credentials)
+        converter = self._options["data_converter"]
+        if self._plugins:  # A plugin brings its own payload converter, and keeps the codec of this one.
+            converter = replace(converter, payload_converter_class=DefaultPayloadConverter)
         try:
             client = await Client.connect(
                 self._target,
                 namespace=self._settings.temporal_namespace,
                 api_key=credentials.api_key,
                 tls=tls,
-                # A plugin brings its own converter, and keeps the codec of this one.
-                data_converter=DataConverter.default if self._plugins else pydantic_data_converter,
+                data_converter=converter,
+                header_codec_behavior=self._options["header_codec_behavior"],
                 plugins=self._plugins,
-                interceptors=self._interceptors,
+                interceptors=[*self._interceptors, *self._options["interceptors"]],
                 identity=self._settings.identity or None,
                 runtime=self._runtime,
             )

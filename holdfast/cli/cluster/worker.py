@@ -15,6 +15,7 @@ _PANELS: Final = {
     "temporal_": "Temporal",
     "deployment_name": "Temporal",
     "build_id": "Temporal",
+    "codec_": "Temporal",
     "kube": "Kubernetes",
     "node_": "Kubernetes",
     "provisioner_": "Machines of nodes",

@@ -40,11 +40,10 @@ def compare(
 
     async def go() -> Story:
         if files:
-            from temporalio.contrib.pydantic import pydantic_data_converter
-
             from holdfast.client.past import from_files
+            from holdfast.codec import from_environment
 
-            return await from_files([Path(file) for file in files], pydantic_data_converter)
+            return await from_files([Path(file) for file in files], from_environment()["data_converter"])
         named = chosen(histories[0], namespace)
         async with session(place) as holdfast:
             return await (await holdfast.get(named.name, named.namespace)).story()
