@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from temporalio.client import ClientConfig
-from temporalio.common import HeaderCodecBehavior
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultFailureConverter, DefaultPayloadConverter
 from temporalio.plugin import SimplePlugin
@@ -82,13 +81,13 @@ class HoldfastPlugin(SimplePlugin):
         Raises:
             HoldfastError: if the client's own payload converter, or its own codec, would be lost.
         """
-        before = config.get("data_converter")
+        before = config["data_converter"]
         config = super().configure_client(config)
-        after = config.get("data_converter")
-        if after is not None and encrypts(after) and (before is None or not encrypts(before)):
-            behavior = config.get("header_codec_behavior", HeaderCodecBehavior.NO_CODEC)
-            config["header_codec_behavior"] = max(behavior, self._options["header_codec_behavior"])
-            config["interceptors"] = [*config.get("interceptors", ()), *self._options["interceptors"]]
+        if encrypts(config["data_converter"]) and not encrypts(before):
+            config["header_codec_behavior"] = max(
+                config["header_codec_behavior"], self._options["header_codec_behavior"]
+            )
+            config["interceptors"] = [*config["interceptors"], *self._options["interceptors"]]
         return config
 
     def _converter(self, converter: DataConverter | None) -> DataConverter:

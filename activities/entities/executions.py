@@ -69,6 +69,7 @@ async def sight(client: Client, workflow_id: str) -> Sight:
 
     Raises:
         RPCError: if Temporal does not answer.
+        Undecodable: if the failure of a task is encrypted with a key that is not there.
     """
     found = await described(client, workflow_id)
     if found is None or found.status is None:
@@ -88,7 +89,9 @@ async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDes
         return Sight(workflow_id, Execution.RUNNING, found.run_id)
     async for event in _latest(client, workflow_id, found.run_id, *_PAGES):
         failed = event.workflow_task_failed_event_attributes.failure
-        failed.message = await message_of(client.data_converter, failed)
+        if failed.HasField("encoded_attributes"):
+            # What cannot be decoded is not known: it is neither a fault nor none.
+            failed.message = str(getattr(await client.data_converter.decode_failure(failed), "message", ""))
         if not streak.take(event):
             break
     return streak.sight(workflow_id, found.run_id, raw.pending_workflow_task.attempt)
@@ -107,6 +110,7 @@ class Streak:
     since: datetime | None = None
     latest: datetime | None = None
     failure: str = ""
+    undecodable: str = ""
     is_whole: bool = field(default=False, init=False)
     """Whether all of these tasks were taken in."""
 
@@ -117,7 +121,9 @@ class Streak:
             return False
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             failed = event.workflow_task_failed_event_attributes
-            if failed.cause not in _NO_FAULT and is_fault(failed.failure.message):
+            if failed.failure.application_failure_info.type == Undecodable.__name__:
+                self.undecodable = "" if self.faults else self.undecodable or failed.failure.message
+            elif failed.cause not in _NO_FAULT and is_fault(failed.failure.message):
                 self.faults += 1
                 self.since = _time(event.event_time)
                 self.latest = self.latest or self.since
@@ -135,6 +141,7 @@ class Streak:
             failures=max(attempt - 1, self.faults),
             failure=self.failure,
             latest=self.latest,
+            undecodable=self.undecodable,
             is_cut=not self.is_whole,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.cli.cluster import doctor, namespace, sweep, uninstall, worker
+from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, worker
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
@@ -61,7 +61,7 @@ app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)
 app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
 app.command(rich_help_panel=_SETUP)(worker.worker)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
-for group in (doctor, sweep, uninstall, about):
+for group in (codec, doctor, sweep, uninstall, about):
     group.add_to(app, _SETUP)
 if find_spec("holdfast.local") is not None:  # The container image has no local stack (row X15).
     from holdfast.cli.demo import basic, dev

@@ -25,9 +25,9 @@ from holdfast.client.graph import GraphRun
 from holdfast.client.provisioner import ProvisionerRun
 from holdfast.client.queue import Directory, QueueRun
 from holdfast.client.run import Run
-from holdfast.client.submission import Begun, begin, find
+from holdfast.client.submission import Begun, begin, check_secrets, find
 from holdfast.client.views import Summary
-from holdfast.errors import HoldfastError, WorkloadNotFound
+from holdfast.errors import HoldfastError, Undecodable, WorkloadNotFound
 from holdfast.model import NodeBook, Phase, Workload
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Graph
@@ -104,6 +104,7 @@ class Holdfast:
             InvalidWorkload: if its cluster has admission queues, but none of the name that it gives.
             NotReachable: if Temporal does not answer.
         """
+        check_secrets(self.client, workload)
         placed = await self._queues.placed(workload)
         return self._run(await begin(self.client, self.place, placed, again=again))
 
@@ -123,6 +124,8 @@ class Holdfast:
             InvalidWorkload: if its cluster has admission queues, but none of the name that one of its workloads gives.
             NotReachable: if Temporal does not answer.
         """
+        for one in workloads:
+            check_secrets(self.client, one)
         placed = [await self._queues.placed(one) for one in workloads]
         return await graphs.submit(self.client, self.place, graph, placed, again=again)
 
@@ -270,10 +273,12 @@ async def _summary(execution: WorkflowExecution) -> Summary | None:
         cluster, namespace, name = names.parse_workflow_id(execution.id)
     except ValueError:
         return None
+    unreadable = ""
     try:
         memo = await execution.memo()
-    except Exception:  # The codec is the user's and may raise any error.
+    except Exception as error:  # The codec is the user's and may raise any error.
         memo = dict[str, Any]()
+        unreadable = str(error) if isinstance(error, Undecodable) else ""
     attributes = execution.typed_search_attributes
     recorded = memo.get(names.MEMO_STATUS)
     status = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
@@ -292,7 +297,7 @@ async def _summary(execution: WorkflowExecution) -> Summary | None:
         queue=keyword(names.SA_QUEUE),
         phase=keyword(names.SA_PHASE) or str(status.get("phase", "")),
         reason=keyword(names.SA_REASON) or str(status.get("reason", "")),
-        message=str(status.get("message", "")),
+        message=str(status.get("message", "")) or unreadable,
         attempt=attributes.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) or 0,
         restarts=attributes.get(SearchAttributeKey.for_int(names.SA_RESTARTS)) or 0,
         started_at=execution.start_time,

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.errors import NotAnswering
+from holdfast.activities.entities.executions import sight
+from holdfast.codec.codec import is_undecodable
+from holdfast.errors import NotAnswering, Undecodable
 from holdfast.model import Payload, Time, format_duration
 from holdfast.worker.runtime.pollers import polled
 
@@ -84,6 +86,9 @@ async def silence_of(
         return Silence(why=f"no worker answers, and Temporal does not say who polls: {error.message}", remedy=remedy)
     if not found.served:
         return Silence(why=f"no worker answers: {found.sentence(datetime.now(UTC))}", since=found.last, remedy=remedy)
+    if undecodable := await _undecodable(client, description):
+        why = f"no worker can answer: {undecodable} ({found.identity} polls)"
+        return Silence(why=why, since=found.last, remedy="see docs/how-to/encryption.md")
     tries = description.raw_description.pending_workflow_task.attempt
     if tries >= _FAILING:
         why = f"no worker can answer: its workflow task has been tried {tries} times ({found.identity} polls)"
@@ -91,6 +96,22 @@ async def silence_of(
     within, told = format_duration(waited), found.sentence(datetime.now(UTC))
     why = f"no worker answered within {within} ({told}): it has just ended, or is overloaded"
     return Silence(why=why, since=found.last, remedy=f"holdfast doctor knows in a minute; if it has ended, {remedy}")
+
+
+async def _undecodable(client: Client, description: WorkflowExecutionDescription) -> str:
+    """Return why a worker cannot decode what the workflow consists of; empty if that is not the reason (row X6)."""
+    try:
+        if found := (await sight(client, description.id)).undecodable:
+            return found
+        handle = client.get_workflow_handle(description.id, run_id=description.run_id)
+        await handle.query(names.QUERY_STATUS, rpc_timeout=ANSWER_TIMEOUT)
+    except Undecodable as error:
+        return str(error)
+    except WorkflowQueryFailedError as error:
+        return str(error) if is_undecodable(str(error)) else ""
+    except RPCError:
+        return ""
+    return ""
 
 
 async def unanswered(client: Client, workflow_id: str, role: str) -> NotAnswering:

@@ -22,7 +22,9 @@ from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
-from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
+from holdfast.codec import encrypts
+from holdfast.errors import AlreadyEnded, HoldfastError, InvalidWorkload, SpecConflict
+from holdfast.formats import secrets_of
 from holdfast.model import Phase, Workload, format_duration
 from holdfast.worker.runtime.pollers import polled
 from holdfast.workflows import start
@@ -76,6 +78,16 @@ def check_own(what: str, own: str, found: str) -> None:
         raise HoldfastError(
             f"{what} was submitted again meanwhile: this submission ({own}) is over, and the name is {found}'s now"
         )
+
+
+def check_secrets(client: Client, workload: Workload) -> None:
+    """Refuse a Secret among the components if this client does not encrypt what it sends (row X6).
+
+    Raises:
+        InvalidWorkload: naming the component.
+    """
+    if not encrypts(client.data_converter) and (problems := secrets_of(workload)):
+        raise InvalidWorkload(problems, f"workload {workload.name}")
 
 
 class InTheWay(NamedTuple):

@@ -30,6 +30,9 @@ _DOMAIN: Final = b"holdfast payload 1"
 """Keeps a ciphertext of another program with the same key from being taken for a payload."""
 
 
+_ENCRYPTED: Final = "a payload is encrypted"
+_PLAIN: Final = "a payload is not encrypted"
+
 Log: Final = logging.getLogger("holdfast.codec")
 
 
@@ -96,19 +99,19 @@ class Codec(PayloadCodec):
             if self._accept_plaintext:
                 return payload
             raise self._refusal(
-                f"a payload is not encrypted, and plaintext is refused here: {names.ENV_CODEC_ACCEPT_PLAINTEXT}=1 accepts it"
+                f"{_PLAIN}, and plaintext is refused here: {names.ENV_CODEC_ACCEPT_PLAINTEXT}=1 accepts it"
             )
         name = payload.metadata.get(METADATA_KEY_ID, b"").decode("ascii", "replace")
         if not is_id(name):
-            raise self._refusal(f"a payload is encrypted, and its {METADATA_KEY_ID} is no id of a key")
+            raise self._refusal(f"{_ENCRYPTED}, and its {METADATA_KEY_ID} is no id of a key")
         if self.keys is None:
             raise self._refusal(
-                f"a payload is encrypted with key {name!r}, and there is no key file: {names.ENV_CODEC_KEYS} names one"
+                f"{_ENCRYPTED} with key {name!r}, and there is no key file: {names.ENV_CODEC_KEYS} names one"
             )
         key = self.keys.find(name)
         if key is None:
             raise self._refusal(
-                f"a payload is encrypted with key {name!r}, which {self.keys.path} lacks: add it there; the file is "
+                f"{_ENCRYPTED} with key {name!r}, which {self.keys.path} lacks: add it there; the file is "
                 "read again by itself",
                 missing=name,
             )
@@ -119,6 +122,11 @@ class Codec(PayloadCodec):
             raise self._refusal(
                 f"a payload of key {name!r} cannot be decrypted: it was changed, or another key has that id"
             ) from None
+
+
+def is_undecodable(message: str) -> bool:
+    """Whether an error's message is a codec's, which a worker passed on."""
+    return message.startswith((_ENCRYPTED, _PLAIN))
 
 
 def _sealed(payload: Payload, name: str, key: bytes) -> Payload:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.errors import HoldfastError
 
@@ -57,7 +57,9 @@ def read(path: Path) -> KeySet:
         raise KeyFileError(f"key file {path}: {error.strerror or error}") from None
     if status.st_mode & stat.S_IRWXO:
         mode = stat.S_IMODE(status.st_mode)
-        raise KeyFileError(f"key file {path}: mode {mode:04o} lets every user at it: expected 0600 or 0640 (chmod o= FILE)")
+        raise KeyFileError(
+            f"key file {path}: mode {mode:04o} lets every user at it: expected 0600 or 0640 (chmod o= FILE)"
+        )
     return parsed(content, str(path))
 
 
@@ -76,11 +78,12 @@ def parsed(content: bytes, source: str) -> KeySet:
     except (ValueError, RecursionError):
         # The decoder's own message may quote the content.
         raise KeyFileError(f"key file {source}: is no JSON: {_FORMAT}") from None
-    if not isinstance(document, dict) or set(document) != _FIELDS or not isinstance(document["keys"], dict):  # pyright: ignore[reportUnknownArgumentType]
+    fields = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    if set(fields) != _FIELDS or not isinstance(fields["keys"], dict):
         raise KeyFileError(f"key file {source}: {_FORMAT}")
-    listed: dict[str, Any] = document["keys"]
+    listed = cast("dict[str, Any]", fields["keys"])
     found = {one: _key(one, value, source) for one, value in listed.items()}
-    use: Any = document["use"]
+    use: Any = fields["use"]
     if not isinstance(use, str) or use not in found:
         known = ", ".join(sorted(found)) or "none is there"
         raise KeyFileError(f"key file {source}: use: expected the id of one of its keys ({known})")
@@ -154,7 +157,9 @@ def use(path: Path, name: str) -> KeySet:
         if before is None:
             raise KeyFileError(f"key file {path}: is not there: `holdfast keys new` makes it")
         if name not in before.keys:
-            raise KeyFileError(f"key file {path}: keys.{name[:80]}: is not there: expected {', '.join(sorted(before.keys))}")
+            raise KeyFileError(
+                f"key file {path}: keys.{name[:80]}: is not there: expected {', '.join(sorted(before.keys))}"
+            )
         return KeySet(name, before.keys)
 
     return _changed(path, with_use)
@@ -176,17 +181,20 @@ def _changed(path: Path, change: Callable[[KeySet | None], KeySet]) -> KeySet:
         with os.fdopen(descriptor, "wb") as file:
             before = read(target) if target.exists() else None
             keys = change(before)
-            document = {"use": keys.use, "keys": {one: base64.b64encode(key).decode() for one, key in keys.keys.items()}}
+            written = {one: base64.b64encode(key).decode() for one, key in keys.keys.items()}
             if before is not None:
                 status = target.stat()
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-            file.write(json.dumps(document, indent=2).encode() + b"\n")
+            file.write(json.dumps({"use": keys.use, "keys": written}, indent=2).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        # From here on the name beside it is free for another command, and is not ours to remove.
         beside.replace(target)
     except OSError as error:
-        raise KeyFileError(f"key file {path}: {error.strerror or error}") from None
-    finally:
         beside.unlink(missing_ok=True)
+        raise KeyFileError(f"key file {path}: {error.strerror or error}") from None
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     return keys

@@ -45,9 +45,7 @@ def options(keys: Path | None, *, accept_plaintext: bool = False) -> Options:
     codec = Codec(Keys(keys) if keys is not None else None, accept_plaintext=accept_plaintext)
     converter = DataConverter(PydanticPayloadConverter, codec, Failures)
     if keys is None:
-        return Options(
-            data_converter=converter, header_codec_behavior=HeaderCodecBehavior.NO_CODEC, interceptors=()
-        )
+        return Options(data_converter=converter, header_codec_behavior=HeaderCodecBehavior.NO_CODEC, interceptors=())
     converter = replace(converter, failure_converter_class=EncodedFailures)
     return Options(
         data_converter=converter,

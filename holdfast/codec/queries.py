@@ -49,5 +49,3 @@ class _Outbound(OutboundInterceptor):
             if detail.Unpack(found) and found.HasField("failure"):
                 return str(getattr(await self._converter.decode_failure(found.failure), "message", ""))
         return ""
-
-

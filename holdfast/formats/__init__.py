@@ -34,6 +34,7 @@ __all__ = [
     "place",
     "pod_sets",
     "read",
+    "secrets_of",
     "source_form",
     "status_in_source_form",
 ]
@@ -82,7 +83,7 @@ def read(
         if overrides:
             workload, problems = overridden(workload, settings)
         if not payloads_encrypted:
-            problems.extend(_secrets(workload))
+            problems.extend(secrets_of(workload))
         if problems:
             raise InvalidWorkload(problems, f"workload {workload.name}")
         ready.append(workload)
@@ -226,15 +227,19 @@ def _leave_out(sorted_out: dict[str, tuple[Format, list[Document]]]) -> None:
         warnings.warn(text, DocumentWarning, stacklevel=2)
 
 
-def _secrets(workload: Workload) -> Iterable[Problem]:
+def secrets_of(workload: Workload) -> list[Problem]:
+    """Return a problem for each Secret among a workload's components: it may be sent only encrypted (row X6)."""
+    problems = list[Problem]()
     for index, component in enumerate(workload.components):
         if component.template["kind"] == "Secret" and component.template["apiVersion"] == "v1":
             place = "" if workload.source == manifests.SOURCE else "spec."
-            yield Problem(
+            problem = Problem(
                 f"{place}components[{index}].template",
                 "is a Secret, whose content would stand in the workflow's history in clear: create it beforehand and "
-                "refer to it by name, or encrypt payloads",
+                f"refer to it by name, or encrypt payloads ({names.ENV_CODEC_KEYS})",
             )
+            problems.append(problem)
+    return problems
 
 
 def _check_names(workloads: list[Workload]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,9 @@ def _answer(checks: Sequence[Check]) -> web.Response:
     return web.json_response(body, status=200 if ok else 503)
 
 
-async def listen(application: web.Application, address: str) -> tuple[web.AppRunner, str]:
+async def listen(
+    application: web.Application, address: str, tls: ssl.SSLContext | None = None
+) -> tuple[web.AppRunner, str]:
     """Serve an application; return its runner (to be cleaned up) and its bound address (port 0: a free one).
 
     Raises:
@@ -87,7 +90,7 @@ async def listen(application: web.Application, address: str) -> tuple[web.AppRun
     host, _, port = address.rpartition(":")
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    site = web.TCPSite(runner, host.strip("[]"), int(port))
+    site = web.TCPSite(runner, host.strip("[]"), int(port), ssl_context=tls)
     try:
         await site.start()
     except OSError:

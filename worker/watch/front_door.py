@@ -27,7 +27,7 @@ from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, 
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import events_of
 from holdfast.activities.site.anchor import is_held, is_marked, marking
-from holdfast.errors import DocumentWarning, HoldfastError
+from holdfast.errors import DocumentWarning, HoldfastError, Undecodable
 from holdfast.formats.condition import Life, life_in, noted
 from holdfast.model import Phase, Reason, Report
 from holdfast.model.life.report import Event
@@ -451,7 +451,11 @@ class FrontDoor:
         living = {self._workflow_id(item): uid for uid, item in self._seen.items() if not item.over}
         async for one in self._listed("ExecutionStatus = 'Running'"):
             living.pop(one.id, None)
-            memo: Mapping[str, Any] = await one.memo()
+            try:
+                memo: Mapping[str, Any] = await one.memo()
+            except Undecodable as error:  # Whose it is, is not known: the others are compared.
+                Log.warning("a memo cannot be read", workflow_id=one.id, why=str(error))
+                continue
             uid = str(memo.get(names.MEMO_UID) or "")
             if memo.get(names.MEMO_APPLIED) and uid not in self._seen:
                 await self._end(one, uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import warnings
 from collections.abc import Callable, Generator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast import names
 from holdfast.cli.common.options import (
     HERE,
     Chosen,
@@ -232,15 +234,29 @@ def read_text(
 
     with _warnings_told():
         try:
-            workloads = read(text, cluster=cluster, namespace=namespace, overrides=settings)
+            workloads = read(
+                text, cluster=cluster, namespace=namespace, overrides=settings, payloads_encrypted=_encrypted()
+            )
         except InvalidWorkload:
             if name is None:
                 raise
             # A document may leave its name to the command. If it has a name, `--name` replaces that below.
-            workloads = read(text, cluster=cluster, namespace=namespace, name=name, overrides=settings)
+            workloads = read(
+                text,
+                cluster=cluster,
+                namespace=namespace,
+                name=name,
+                overrides=settings,
+                payloads_encrypted=_encrypted(),
+            )
     if name is None or len(workloads) != 1:
         return workloads
     return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+
+
+def _encrypted() -> bool:
+    """Whether this command encrypts what it sends; the key file is read as it connects."""
+    return bool(os.environ.get(names.ENV_CODEC_KEYS))
 
 
 def read_all(
@@ -254,7 +270,15 @@ def read_all(
         text = text_of(file)
         if graphs_in(text):
             with _warnings_told():
-                graphs.append(read_graph(text, cluster=cluster, namespace=namespace, name=name, overrides=settings))
+                graph = read_graph(
+                    text,
+                    cluster=cluster,
+                    namespace=namespace,
+                    name=name,
+                    overrides=settings,
+                    payloads_encrypted=_encrypted(),
+                )
+                graphs.append(graph)
         else:
             workloads += read_text(text, cluster, namespace, name, settings)
     return workloads, graphs

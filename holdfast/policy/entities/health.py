@@ -181,6 +181,8 @@ class Sight:
     """The message of the failed task; empty if tasks only timed out, as they do when a worker dies."""
     reason: str = ""
     """The reason for its termination or failure."""
+    undecodable: str = ""
+    """Why the worker that had its last task could not decode it; empty if that did not happen (row X6)."""
 
 
 class Act(StrEnum):
@@ -200,6 +202,8 @@ class Verdict:
     act: Act = Act.NOTHING
     says: str = ""
     """The problem, for a person; empty if there is none."""
+    brief: str = ""
+    """`says` without the words of a failure, which Temporal would store in clear; empty: it has none."""
     until: str = "a worker has rebuilt it"
     """The event that ends the problem, for a person."""
     remedy: str = "a worker with the role watch begins it anew: look whether one runs, and at its log"
@@ -252,7 +256,8 @@ def _absent(entity: Entity) -> Verdict:
 
 def is_failing(sight: Sight) -> bool:
     """Whether an entity's tasks fail with a message: the entity may have to be terminated."""
-    return sight.execution is Execution.RUNNING and sight.failures >= FAILURES and bool(sight.failure)
+    fails = sight.failures >= FAILURES and bool(sight.failure) and not sight.undecodable
+    return sight.execution is Execution.RUNNING and fails
 
 
 def is_fault(message: str) -> bool:
@@ -281,6 +286,14 @@ def patience_with(patience: timedelta, ends: int) -> timedelta:
 def _running(sight: Sight, now: datetime, patience: timedelta, first: Sight | None) -> Verdict:
     if sight.failures < FAILURES:
         return _WELL
+    if sight.undecodable:
+        # A worker lacks a key. The entity is held: to begin it anew would lose what it knows.
+        return Verdict(
+            healthy=False,
+            says=f"a worker cannot decode its workflow's tasks{_because(sight.undecodable)}",
+            until="a worker has the key",
+            remedy="add the key to the workers' key file: see docs/how-to/encryption.md",
+        )
     if not sight.failure:
         # Workers died during a task, or a task takes too long: another worker may succeed.
         return Verdict(
@@ -291,8 +304,9 @@ def _running(sight: Sight, now: datetime, patience: timedelta, first: Sight | No
         )
     began = [each.since for each in (first, sight) if each is not None and each.since is not None]
     persists = bool(began) and now - min(began) >= patience and (first is None or _tried_since(first, sight))
-    says = f"its workflow has failed its tasks{_at(sight, 'since')}{_because(sight.failure)}"
-    return Verdict(healthy=False, act=Act.END if persists else Act.NOTHING, says=says)
+    brief = f"its workflow has failed its tasks{_at(sight, 'since')}"
+    act = Act.END if persists else Act.NOTHING
+    return Verdict(healthy=False, act=act, says=f"{brief}{_because(sight.failure)}", brief=brief)
 
 
 def _tried_since(first: Sight, sight: Sight) -> bool:
@@ -312,7 +326,7 @@ def is_needed(sight: Sight, depended_on: bool) -> bool:
 
 def reason_of(verdict: Verdict) -> str:
     """Return the reason with which an entity is terminated, for the person who finds it in Temporal."""
-    return shortened(f"{MARK}: {verdict.says}; it is begun anew from what the cluster shows")
+    return shortened(f"{MARK}: {verdict.brief or verdict.says}; it is begun anew from what the cluster shows")
 
 
 def sentence(entity: Entity, workflow_id: str, verdict: Verdict) -> str:

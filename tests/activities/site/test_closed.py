@@ -57,7 +57,7 @@ class Cluster:
 def site(cluster: Cluster, *grants: str, namespaces: tuple[str, ...] = ()) -> Any:
     nothing: Any = None
     data = Data(nothing, nothing, tuple(("team", one) for one in grants))
-    return SimpleNamespace(kube=cluster, permits=Permits(), data=data, namespaces=namespaces)
+    return SimpleNamespace(kube=cluster, permits=Permits(), data=data, namespaces=namespaces, encrypted=False)
 
 
 def named(account: str) -> dict[str, Any]:
