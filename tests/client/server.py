@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from holdfast import names
 from holdfast.local.programs.resolve import resolve
@@ -18,10 +19,10 @@ TRIES = 5
 
 
 @contextmanager
-def temporal_server(*, search_attributes: bool = True) -> Generator[str]:
-    """Run a Temporal server and yield its address."""
+def temporal_server(*, search_attributes: bool = True, database: Path | None = None) -> Generator[str]:
+    """Run a Temporal server and yield its address; it stores what it is given in memory, or in a file."""
     binary = resolve(["temporal"], lambda line: None)["temporal"]
-    process, port = _started(str(binary), names.SEARCH_ATTRIBUTES if search_attributes else {})
+    process, port = _started(str(binary), names.SEARCH_ATTRIBUTES if search_attributes else {}, database)
     try:
         yield f"127.0.0.1:{port}"
     finally:
@@ -29,9 +30,12 @@ def temporal_server(*, search_attributes: bool = True) -> Generator[str]:
         process.wait(timeout=20)
 
 
-def _started(binary: str, search_attributes: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+def _started(
+    binary: str, search_attributes: Mapping[str, str], database: Path | None = None
+) -> tuple[subprocess.Popen[bytes], int]:
     argv = [binary, "server", "start-dev", "--ip=127.0.0.1", "--headless", "--log-level=error"]
     argv += [f"--search-attribute={name}={kind}" for name, kind in search_attributes.items()]
+    argv += [f"--db-filename={database}"] if database is not None else []
     with tempfile.TemporaryFile() as said:
         for _ in range(TRIES):
             port = _free_port()
