@@ -76,7 +76,7 @@ class HoldfastPlugin(SimplePlugin):
         )
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """Set the data converter and, with it, that headers and failed queries go through the same codec.
+        """Set the data converter and, with it, that headers go through the same codec.
 
         Raises:
             HoldfastError: if the client's own payload converter, or its own codec, would be lost.
@@ -87,7 +87,6 @@ class HoldfastPlugin(SimplePlugin):
             config["header_codec_behavior"] = max(
                 config["header_codec_behavior"], self._options["header_codec_behavior"]
             )
-            config["interceptors"] = [*config["interceptors"], *self._options["interceptors"]]
         return config
 
     def _converter(self, converter: DataConverter | None) -> DataConverter:

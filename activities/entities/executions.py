@@ -168,8 +168,10 @@ async def message_of(converter: DataConverter, failure: Failure) -> str:
     """Return a failure's message; as it stands there if it cannot be decoded."""
     if not failure.HasField("encoded_attributes"):
         return failure.message
+    copied = Failure()
+    copied.CopyFrom(failure)  # Decoding changes it: a second time it would be no encrypted one.
     try:
-        return str(getattr(await converter.decode_failure(failure), "message", ""))
+        return str(getattr(await converter.decode_failure(copied), "message", ""))
     except Exception as error:  # A codec may raise anything.
         return f"{failure.message} ({error})" if isinstance(error, Undecodable) else failure.message
 

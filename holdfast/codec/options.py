@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypedDict
 
-from temporalio.client import Interceptor
 from temporalio.common import HeaderCodecBehavior
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter
@@ -17,7 +15,6 @@ from holdfast import names
 from holdfast.codec.codec import Codec
 from holdfast.codec.failures import EncodedFailures, Failures
 from holdfast.codec.keys import Keys
-from holdfast.codec.queries import DecodedQueryFailures
 from holdfast.errors import HoldfastError
 
 _TRUE: Final = {"1", "true", "yes", "on"}
@@ -29,7 +26,6 @@ class Options(TypedDict):
 
     data_converter: DataConverter
     header_codec_behavior: HeaderCodecBehavior
-    interceptors: Sequence[Interceptor]
 
 
 def options(keys: Path | None, *, accept_plaintext: bool = False) -> Options:
@@ -45,13 +41,9 @@ def options(keys: Path | None, *, accept_plaintext: bool = False) -> Options:
     codec = Codec(Keys(keys) if keys is not None else None, accept_plaintext=accept_plaintext)
     converter = DataConverter(PydanticPayloadConverter, codec, Failures)
     if keys is None:
-        return Options(data_converter=converter, header_codec_behavior=HeaderCodecBehavior.NO_CODEC, interceptors=())
+        return Options(data_converter=converter, header_codec_behavior=HeaderCodecBehavior.NO_CODEC)
     converter = replace(converter, failure_converter_class=EncodedFailures)
-    return Options(
-        data_converter=converter,
-        header_codec_behavior=HeaderCodecBehavior.CODEC,
-        interceptors=(DecodedQueryFailures(converter),),
-    )
+    return Options(data_converter=converter, header_codec_behavior=HeaderCodecBehavior.CODEC)
 
 
 def from_environment() -> Options:

@@ -324,7 +324,9 @@ class _Reading:
 
     async def _error(self, failure: Failure) -> BaseException | None:
         try:
-            return await self.converter.decode_failure(failure)
+            copied = Failure()
+            copied.CopyFrom(failure)  # Decoding changes it: a second time it would be no encrypted one.
+            return await self.converter.decode_failure(copied)
         except Undecodable:
             raise
         except Exception as error:  # As above.

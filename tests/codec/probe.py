@@ -57,7 +57,7 @@ class Probe:
             word("activity-input"),
             start_to_close_timeout=timedelta(minutes=5),
             heartbeat_timeout=timedelta(seconds=30),
-            retry_policy=RetryPolicy(maximum_interval=timedelta(milliseconds=200)),
+            retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), backoff_coefficient=1.0),
             task_queue=f"{workflow.info().task_queue}-work",
         )
         await workflow.wait_condition(lambda: len(self._signals) >= expected)
@@ -79,7 +79,7 @@ class Probe:
 
     @workflow.query
     def refuse(self) -> str:
-        raise ValueError("ask again: planted-query-word")
+        raise ValueError("planted-query-word")
 
 
 @dataclass

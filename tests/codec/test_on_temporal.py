@@ -13,13 +13,14 @@ from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError, 
 from temporalio.exceptions import ApplicationError
 
 from holdfast import codec
+from holdfast.activities.entities.executions import sight
 from holdfast.client.pending import activities_of
 from tests.client.server import temporal_server
 from tests.codec.probe import PLACES, Headers, Works, decides, start, word, works
 from tests.codec.test_codec import write
 from tests.e2e.ground.site import until
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(40)]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,7 @@ def stored(database: Path) -> bytes:
 
 async def connect(address: str, keys: Path | None, *, accept_plaintext: bool = False) -> Client:
     options = codec.options(keys, accept_plaintext=accept_plaintext)
-    options["interceptors"] = [*options["interceptors"], Headers()]
-    return await Client.connect(address, **options)
+    return await Client.connect(address, **options, interceptors=[Headers()])
 
 
 async def failures(handle: WorkflowHandle[Any, Any]) -> list[str]:
@@ -86,16 +86,19 @@ async def words_after_a_life(address: str, database: Path, keys: Path | None) ->
         assert isinstance(refused.value.cause, ApplicationError)
         assert refused.value.cause.message == word("update-failure")
         assert await handle.query("ask") == "answer"
-        with pytest.raises(WorkflowQueryFailedError, match=r"^ask again: planted-query-word$"):
+        with pytest.raises(WorkflowQueryFailedError) as failed:
             await handle.query("refuse")
+        # The SDK passes on the message of a failed query alone: encoded, it is lost.
+        assert str(failed.value) == ("Encoded failure" if keys is not None else "planted-query-word")
         await until(lambda: _failed_once(handle), 20, "the activity's failure is told", pause=0.1)
         described = await handle.describe()
+        dump = described.raw_description.SerializeToString()
         (pending,) = await activities_of(described)
+        assert await activities_of(described) == (pending,), "reading it changes nothing"
         assert pending.last_failure == word("failure")
         assert await described.static_summary() == word("summary")
         assert await described.memo() == {"given": word("memo"), "upserted": word("upserted")}
         await handle.signal("note", word("signal"))
-        dump = described.raw_description.SerializeToString()
         during = stored(database)  # Heartbeats and failures that are tried again leave no trace in the history.
         work.may_end.set()
         result = await handle.result()
@@ -139,8 +142,7 @@ async def test_X6_a_worker_that_lacks_a_key_holds_the_workflow_and_says_which(ad
         own = worker.data_converter.payload_codec
         assert isinstance(own, codec.Codec)
         assert "key 'new'" in own.problems()[0]
-        with pytest.raises(WorkflowQueryFailedError, match="encrypted with key 'new'"):
-            await handle.query("ask")
+        assert "key 'new'" in (await sight(client, queue)).undecodable
         write(theirs, "new", "old", "new")
         assert (await newer.get_workflow_handle(queue).result())["signals"] == ["one", "two", "three"]
         assert own.problems() == []

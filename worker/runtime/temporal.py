@@ -189,7 +189,7 @@ class TemporalConnector:
                 data_converter=converter,
                 header_codec_behavior=self._options["header_codec_behavior"],
                 plugins=self._plugins,
-                interceptors=[*self._interceptors, *self._options["interceptors"]],
+                interceptors=self._interceptors,
                 identity=self._settings.identity or None,
                 runtime=self._runtime,
             )
