@@ -28,7 +28,10 @@ RUNNER_KINDS: dict[str, list[str]] = {
 
 
 def manifests(
-    namespace: str, service_account: str = names.RUN_AS_DEFAULT, extra_groups: Sequence[str] = ()
+    namespace: str,
+    service_account: str = names.RUN_AS_DEFAULT,
+    extra_groups: Sequence[str] = (),
+    secrets: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the objects that enable a namespace, in the order in which to apply them.
 
@@ -36,6 +39,7 @@ def manifests(
         namespace: the namespace, which may exist already.
         service_account: the account as which components are created; it is created, and opted in.
         extra_groups: API groups whose kinds the account may handle too, for example `jobset.x-k8s.io`.
+        secrets: whether the account may handle the namespace's Secrets, so that workloads may bring some (row X6).
     """
     impersonator = f"holdfast-impersonate-{service_account}"
     rules: list[dict[str, Any]] = [
@@ -44,6 +48,8 @@ def manifests(
     # If the cluster enforces `blockOwnerDeletion`, the creator of an object with such an owner needs this right.
     rules.append({"apiGroups": [names.GROUP], "resources": [f"{names.ATTEMPT_PLURAL}/finalizers"], "verbs": ["update"]})
     rules += [{"apiGroups": [group], "resources": ["*"], "verbs": _VERBS} for group in extra_groups]
+    if secrets:
+        rules.append({"apiGroups": [""], "resources": ["secrets"], "verbs": _VERBS})
     impersonation = {
         "apiGroups": [""],
         "resources": ["serviceaccounts"],
@@ -78,6 +84,7 @@ async def enable(
     *,
     service_account: str = names.RUN_AS_DEFAULT,
     extra_groups: Sequence[str] = (),
+    secrets: bool = False,
 ) -> list[dict[str, Any]]:
     """Enable a namespace with the caller's own rights, and return the applied objects; may be repeated.
 
@@ -85,7 +92,7 @@ async def enable(
         Forbidden: if the caller may not grant these rights.
         HoldfastError: if a role or binding of that name exists that is not Holdfast's.
     """
-    wanted = manifests(namespace, service_account, extra_groups)
+    wanted = manifests(namespace, service_account, extra_groups, secrets)
     if not dry_run:
         for manifest in [await _beside(kube, one) for one in wanted]:
             await apply(kube, manifest)

@@ -37,6 +37,9 @@ def enable(
         list[str] | None,
         typer.Option("--api-group", help="A further API group its workloads use, for example jobset.x-k8s.io."),
     ] = None,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Let its workloads bring Secrets; the account may read all of them.")
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -49,7 +52,7 @@ def enable(
 
     groups = tuple(api_group or ())
     if dry_run:
-        documents = manifests(name, service_account, groups)
+        documents = manifests(name, service_account, groups, secrets)
         typer.echo("---\n".join(dumped(document, Output.YAML) for document in documents).rstrip("\n"))
         return
 
@@ -57,7 +60,10 @@ def enable(
         from holdfast.cli.common.kubernetes import reached
 
         async with reached(kubeconfig, context) as kube:
-            return len(await enable_namespace(kube, name, service_account=service_account, extra_groups=groups))
+            made = await enable_namespace(
+                kube, name, service_account=service_account, extra_groups=groups, secrets=secrets
+            )
+            return len(made)
 
     _check(name)
     count = asyncio.run(go())

@@ -346,7 +346,8 @@ async def asked(query: Callable[[], Awaitable[T]]) -> T:
         try:
             return await _answered(query)
         except WorkflowQueryFailedError as error:
-            if "ask again" not in str(error):
+            # Where failures are encrypted, the SDK passes on no more than that a query failed.
+            if not any(words in str(error) for words in ("ask again", "Encoded failure")):
                 raise
         except RPCError as error:
             silent += 1
