@@ -19,6 +19,7 @@ LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
 ALLOWED = {
     "names": "",
     "errors": "import holdfast.names",
+    "codec": "import holdfast.errors\nimport temporalio.converter\nimport cryptography",
     "model": "import holdfast.names\nimport pydantic",
     "policy": "import holdfast.model",
     "profiles": "import holdfast.model",
@@ -107,6 +108,7 @@ def test_a_project_that_keeps_the_layers_passes(tmp_path: Path) -> None:
         ("simulation", "import holdfast.activities.operations.create", "The pure packages"),
         ("errors", "import holdfast.names\nimport kubernetes", "Only the activities and the worker"),
         ("cli", "import kubernetes.aio", "Only the activities and the worker"),
+        ("codec", "import holdfast.model", "The codec knows no room"),
         ("worker", "import sushy", "The client of Redfish is its adapter's alone"),
         ("workflows", "import kubernetes", "Only the activities and the worker"),
         ("policy", "import holdfast.profiles", "The engine knows no profile"),

@@ -38,14 +38,15 @@ def document(*, with_secret: bool) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(stack: Stack, folder: Path, keys: Path | None) -> AsyncIterator[tuple[Site, Path]]:
-    """A site with a worker, on a Temporal server of its own whose database can be read."""
+async def opened(stack: Stack, folder: Path, keys: Path | None, *roles: str) -> AsyncIterator[tuple[Site, Path]]:
+    """A site with a worker (of each of these roles), on a Temporal server of its own whose database can be read."""
     database = folder / "temporal" / "temporal.sqlite"
     database.parent.mkdir()
     with temporal_server(database=database) as address:
         async with open_site(stack, folder, temporal_address=address, prefix="x") as site:
             site.client = await Client.connect(address, namespace=site.cluster, **codec.options(keys))
-            await site.start_worker(**with_keys(keys))
+            for each in roles or ("workflows,cluster,wait,watch,admission",):
+                await site.start_worker("--roles", each, **with_keys(keys))
             yield site, database
 
 
@@ -157,7 +158,7 @@ async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_bac
     add(keys, "first")
     add(theirs, "other")
     whole = keys.read_bytes()
-    async with opened(stack, tmp_path, keys) as (site, _):
+    async with opened(stack, tmp_path, keys, "workflows", "cluster,wait,watch,admission") as (site, _):
         namespace = await site.namespace()
         code, out = await run(
             site, keys, "submit", "-", "-n", namespace, said=yaml.safe_dump(document(with_secret=False))
@@ -167,7 +168,7 @@ async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_bac
         await site.reach(handle, "Running")
         (before,) = await site.pods(namespace)
         assert site.workers[0].stop() == 0
-        lacking = site.launch(**with_keys(theirs))
+        lacking = await site.start_worker("--roles", "workflows", **with_keys(theirs))
 
         async def said() -> bool:
             _, out = await run(site, keys, "status", "train", "-n", namespace)
@@ -178,6 +179,5 @@ async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_bac
         (pod,) = await site.pods(namespace)
         assert pod["metadata"]["uid"] == before["metadata"]["uid"], "what runs goes on"
         theirs.write_bytes(whole)
-        await site.ready(lacking)
         await site.fail_pod(namespace, exit_code=7)
         await site.reach(handle, "Running", attempt=2)
