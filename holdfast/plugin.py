@@ -19,6 +19,7 @@ from temporalio.worker import Interceptor, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from holdfast.codec import Codec, encrypts, from_environment, options
+from holdfast.codec.failures import Failures
 from holdfast.errors import HoldfastError
 
 Role = Literal["workflows"]
@@ -129,7 +130,7 @@ def with_codec(converter: DataConverter, ours: DataConverter, *, must: bool = Fa
             raise HoldfastError("codec_keys: expected without a payload codec in the client's data_converter")
         return converter
     failures = converter.failure_converter_class
-    if failures is DefaultFailureConverter:
+    if failures in {DefaultFailureConverter, Failures}:
         failures = ours.failure_converter_class
     return dataclasses.replace(converter, payload_codec=ours.payload_codec, failure_converter_class=failures)
 

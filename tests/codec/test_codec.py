@@ -6,18 +6,27 @@ import base64
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
+from temporalio.client import Client
+from temporalio.common import HeaderCodecBehavior
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
+from temporalio.service import ConnectConfig, ServiceClient
 
+from holdfast.client.submission import check_secrets
 from holdfast.codec import Codec, Keys, encrypts, from_environment, options
 from holdfast.codec.codec import ENCODING, METADATA_KEY_ID, REPORTED_SECONDS
-from holdfast.errors import HoldfastError, Undecodable
+from holdfast.errors import HoldfastError, InvalidWorkload, Undecodable
+from holdfast.model import Component
+from holdfast.plugin import HoldfastPlugin, with_codec
+from holdfast.worker.runtime.settings import SettingsError, load
+from tests.client.conftest import a_workload
 
 pytestmark = pytest.mark.row("X6", level="pure")
 
@@ -223,6 +232,77 @@ async def test_X6_a_key_that_is_taken_out_decrypts_no_more(codec: Codec, file: P
     clock.now += 5
     with pytest.raises(Undecodable, match="key 'old'"):
         await codec.decode(sealed)
+
+
+# Who uses it.
+
+
+def test_X6_a_worker_refuses_a_key_file_before_it_starts(file: Path) -> None:
+    assert load({"roles": "workflows", "codec_keys": file}).codec_keys == file
+    for flags, words in (
+        ({"codec_keys": file.parent / "none"}, r"codec_keys \(--codec-keys\): key file .*: No such file"),
+        ({"codec_accept_plaintext": True}, "codec_accept_plaintext: expected with codec_keys"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            load({"roles": "workflows", **flags})
+    file.chmod(0o644)
+    with pytest.raises(SettingsError, match="mode 0644 lets every user at it"):
+        load({"roles": "workflows", "codec_keys": file})
+
+
+def test_X6_the_plugin_brings_the_codec_and_keeps_a_clients_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, bare = options(file)["data_converter"], options(None)["data_converter"]
+    assert with_codec(bare, ours).payload_codec is ours.payload_codec, "one without keys gives way"
+    assert with_codec(bare, ours).failure_converter_class is ours.failure_converter_class
+    assert with_codec(DataConverter.default, ours).failure_converter_class is ours.failure_converter_class
+    own = DataConverter(payload_codec=Codec(Keys(file)))
+    assert with_codec(own, ours) is own
+    with pytest.raises(HoldfastError, match="codec_keys: expected without a payload codec"):
+        with_codec(own, ours, must=True)
+    for plugin in (HoldfastPlugin(codec_keys=file), _with_environment(monkeypatch, file)):
+        client = Client(Nowhere(ConnectConfig("nowhere:1")), plugins=[plugin])
+        config = client.config(active_config=True)
+        assert encrypts(config["data_converter"])
+        assert config["header_codec_behavior"] is HeaderCodecBehavior.CODEC
+    monkeypatch.delenv("HOLDFAST_CODEC_KEYS")
+    config = Client(Nowhere(ConnectConfig("nowhere:1")), plugins=[HoldfastPlugin()]).config(active_config=True)
+    assert not encrypts(config["data_converter"])
+    assert config["header_codec_behavior"] is HeaderCodecBehavior.NO_CODEC
+
+
+def _with_environment(monkeypatch: pytest.MonkeyPatch, file: Path) -> HoldfastPlugin:
+    monkeypatch.setenv("HOLDFAST_CODEC_KEYS", str(file))
+    return HoldfastPlugin()
+
+
+class Nowhere(ServiceClient):
+    """A connection that is never used."""
+
+    @property
+    def worker_service_client(self) -> Any:
+        raise NotImplementedError
+
+    def update_rpc_metadata(self, metadata: Any) -> None:
+        raise NotImplementedError
+
+    def update_api_key(self, api_key: str | None) -> None:
+        raise NotImplementedError
+
+    async def _rpc_call(self, rpc: str, req: Any, resp_type: Any, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_X6_a_secret_is_sent_by_a_client_that_encrypts_alone(file: Path) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "planted"}}
+    workload = a_workload(components=(Component(name="s", template=secret),))
+    plain = Client(Nowhere(ConnectConfig("nowhere:1")))
+    with pytest.raises(
+        InvalidWorkload, match=r"components\[0\]\.template: is a Secret.*HOLDFAST_CODEC_KEYS"
+    ) as refused:
+        check_secrets(plain, workload)
+    assert "HOLDFAST_CODEC_KEYS" in str(refused.value)
+    assert "planted" not in str(refused.value)
+    check_secrets(Client(Nowhere(ConnectConfig("nowhere:1")), data_converter=options(file)["data_converter"]), workload)
 
 
 # What clients are connected with.

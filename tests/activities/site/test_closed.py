@@ -97,6 +97,14 @@ async def test_X4_what_closes(there: dict[Any, Any], thing: dict[str, Any], why:
     assert closed.opens is opens
 
 
+@ROW("X6", level="pure")
+async def test_X6_a_worker_that_encrypts_may_create_a_secret() -> None:
+    secret, place = {**POD, "kind": "Secret"}, site(Cluster())
+    assert await withdrawn(place, TARGET, secret) is not None
+    place.encrypted = True
+    assert await withdrawn(place, TARGET, secret) is None
+
+
 @ROW("X4", level="pure")
 async def test_X4_a_source_that_is_granted_no_more_closes_for_good() -> None:
     assert await withdrawn(site(Cluster(), "s3://data"), TARGET, POD, ["s3://data/corpus"]) is None
