@@ -29,7 +29,7 @@ from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
-from holdfast.client.submission import begin, check_own
+from holdfast.client.submission import begin, check_own, check_secrets
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
@@ -329,6 +329,7 @@ class Run:
             HoldfastError: if the workflow refuses the change, or if the API server refuses it in a dry run or does not
                 answer for a minute. The message names the field and what is allowed; nothing is changed.
         """
+        check_secrets(self.client, change.components, "the change")
         return tuple(await self._update(names.UPDATE_COMPONENTS, change, list[str], "the components"))
 
     async def strip_finalizers(self, note: str = "") -> None:

@@ -104,7 +104,7 @@ class Holdfast:
             InvalidWorkload: if its cluster has admission queues, but none of the name that it gives.
             NotReachable: if Temporal does not answer.
         """
-        check_secrets(self.client, workload)
+        check_secrets(self.client, workload.components, f"workload {workload.name}")
         placed = await self._queues.placed(workload)
         return self._run(await begin(self.client, self.place, placed, again=again))
 
@@ -125,7 +125,7 @@ class Holdfast:
             NotReachable: if Temporal does not answer.
         """
         for one in workloads:
-            check_secrets(self.client, one)
+            check_secrets(self.client, one.components, f"workload {one.name}")
         placed = [await self._queues.placed(one) for one in workloads]
         return await graphs.submit(self.client, self.place, graph, placed, again=again)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from holdfast.client.pending import activities_of
 from holdfast.codec import encrypts
 from holdfast.errors import AlreadyEnded, HoldfastError, InvalidWorkload, SpecConflict
 from holdfast.formats import secrets_of
-from holdfast.model import Phase, Workload, format_duration
+from holdfast.model import Component, Phase, Workload, format_duration
 from holdfast.worker.runtime.pollers import polled
 from holdfast.workflows import start
 
@@ -80,14 +80,14 @@ def check_own(what: str, own: str, found: str) -> None:
         )
 
 
-def check_secrets(client: Client, workload: Workload) -> None:
+def check_secrets(client: Client, components: Iterable[Component], what: str) -> None:
     """Refuse a Secret among the components if this client does not encrypt what it sends (row X6).
 
     Raises:
         InvalidWorkload: naming the component.
     """
-    if not encrypts(client.data_converter) and (problems := secrets_of(workload)):
-        raise InvalidWorkload(problems, f"workload {workload.name}")
+    if not encrypts(client.data_converter) and (problems := secrets_of(components)):
+        raise InvalidWorkload(problems, what)
 
 
 class InTheWay(NamedTuple):

@@ -14,7 +14,7 @@ from holdfast.formats.jobset import reader as jobset
 from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
-from holdfast.model import PodSet, Policy, Status, Workload
+from holdfast.model import Component, PodSet, Policy, Status, Workload
 from holdfast.model.spec.workload import Source
 from holdfast.profiles import PROFILES
 
@@ -83,7 +83,7 @@ def read(
         if overrides:
             workload, problems = overridden(workload, settings)
         if not payloads_encrypted:
-            problems.extend(secrets_of(workload))
+            problems.extend(secrets_of(workload.components, _root(workload)))
         if problems:
             raise InvalidWorkload(problems, f"workload {workload.name}")
         ready.append(workload)
@@ -227,14 +227,22 @@ def _leave_out(sorted_out: dict[str, tuple[Format, list[Document]]]) -> None:
         warnings.warn(text, DocumentWarning, stacklevel=2)
 
 
-def secrets_of(workload: Workload) -> list[Problem]:
-    """Return a problem for each Secret among a workload's components: it may be sent only encrypted (row X6)."""
+def _root(workload: Workload) -> str:
+    return "" if workload.source == manifests.SOURCE else "spec."
+
+
+def secrets_of(components: Iterable[Component], root: str = "") -> list[Problem]:
+    """Return a problem for each Secret among components: it may be sent only encrypted (row X6).
+
+    Args:
+        components: the components.
+        root: the path of the field that lists them.
+    """
     problems = list[Problem]()
-    for index, component in enumerate(workload.components):
+    for index, component in enumerate(components):
         if component.template["kind"] == "Secret" and component.template["apiVersion"] == "v1":
-            place = "" if workload.source == manifests.SOURCE else "spec."
             problem = Problem(
-                f"{place}components[{index}].template",
+                f"{root}components[{index}].template",
                 "is a Secret, whose content would stand in the workflow's history in clear: create it beforehand and "
                 f"refer to it by name, or encrypt payloads ({names.ENV_CODEC_KEYS})",
             )

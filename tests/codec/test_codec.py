@@ -26,7 +26,6 @@ from holdfast.errors import HoldfastError, InvalidWorkload, Undecodable
 from holdfast.model import Component
 from holdfast.plugin import HoldfastPlugin, with_codec
 from holdfast.worker.runtime.settings import SettingsError, load
-from tests.client.conftest import a_workload
 
 pytestmark = pytest.mark.row("X6", level="pure")
 
@@ -294,15 +293,17 @@ class Nowhere(ServiceClient):
 
 def test_X6_a_secret_is_sent_by_a_client_that_encrypts_alone(file: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "planted"}}
-    workload = a_workload(components=(Component(name="s", template=secret),))
+    components = (Component(name="s", template=secret),)
     plain = Client(Nowhere(ConnectConfig("nowhere:1")))
     with pytest.raises(
         InvalidWorkload, match=r"components\[0\]\.template: is a Secret.*HOLDFAST_CODEC_KEYS"
     ) as refused:
-        check_secrets(plain, workload)
+        check_secrets(plain, components, "a change")
     assert "HOLDFAST_CODEC_KEYS" in str(refused.value)
     assert "planted" not in str(refused.value)
-    check_secrets(Client(Nowhere(ConnectConfig("nowhere:1")), data_converter=options(file)["data_converter"]), workload)
+    check_secrets(
+        Client(Nowhere(ConnectConfig("nowhere:1")), data_converter=options(file)["data_converter"]), components, "it"
+    )
 
 
 # What clients are connected with.
