@@ -50,7 +50,7 @@ async def opened(stack: Stack, folder: Path, keys: Path | None, *roles: str) -> 
             yield site, database
 
 
-def with_keys(keys: Path | None) -> dict[str, str]:
+def with_keys(keys: Path | None) -> dict[str, Any]:
     return {names.ENV_CODEC_KEYS: str(keys)} if keys is not None else {}
 
 
