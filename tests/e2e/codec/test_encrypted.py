@@ -18,6 +18,7 @@ from holdfast.codec.keyfile import add
 from holdfast.local import Stack
 from holdfast.worker.cleanup.namespace import enable
 from tests.client.server import temporal_server
+from tests.codec.test_on_temporal import stored
 from tests.e2e.ground.site import Site, appwrapper, job, open_site, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.row("X6", level="e2e")]
@@ -100,14 +101,14 @@ async def live(site: Site, keys: Path | None, *, with_secret: bool) -> tuple[str
     return namespace, there
 
 
-async def stored(site: Site, namespace: str, database: Path) -> bytes:
+async def kept(site: Site, namespace: str, database: Path) -> bytes:
     """All that Temporal has of the workload: its history, its description, its list, and the server's database."""
     handle = site.client.get_workflow_handle(names.workflow_id(site.cluster, namespace, "train"))
     found = [event.SerializeToString() async for event in handle.fetch_history_events()]
     assert len(found) > 20
     found.append((await handle.describe()).raw_description.SerializeToString())
     found += [each.raw_info.SerializeToString() async for each in site.client.list_workflows()]
-    found += [path.read_bytes() for path in sorted(database.parent.iterdir())]
+    found.append(stored(database))
     return b"\n".join(found)
 
 
@@ -120,7 +121,7 @@ async def test_X6_nothing_of_an_encrypted_life_is_readable_in_temporal(stack: St
     add(keys, "first")
     async with opened(stack, tmp_path, keys) as (site, database):
         namespace, there = await live(site, keys, with_secret=True)
-        everything = await stored(site, namespace, database)
+        everything = await kept(site, namespace, database)
         assert among((ANNOTATION, ENVIRONMENT, REASON, SECRET, HIDDEN), everything) == set()
         assert names.workflow_id(site.cluster, namespace, "train").encode() in everything, "ids are readable"
         assert not among((SECRET, HIDDEN), there.encode()), "Kubernetes has it in the Secret alone"
@@ -150,7 +151,7 @@ async def test_X6_without_a_codec_the_same_words_are_found(stack: Stack, tmp_pat
     async with opened(stack, tmp_path, None) as (site, database):
         namespace, _ = await live(site, None, with_secret=False)
         words = (ANNOTATION, ENVIRONMENT, REASON)
-        assert among(words, await stored(site, namespace, database)) == set(words)
+        assert among(words, await kept(site, namespace, database)) == set(words)
 
 
 async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_back(stack: Stack, tmp_path: Path) -> None:
