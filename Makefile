@@ -27,7 +27,8 @@ TIER ?= $(if $(ARGS),,--tier)
 # All end-to-end tests share one stack, which is gone again afterwards. HOLDFAST_TEST_STACK=dev uses one that stays.
 STACK := $(or $(HOLDFAST_TEST_STACK),test)
 # A real kubelet needs root. Tests make hundreds of Temporal namespaces: without a system worker for each.
-STACK_CONFIG := --dynamic-config worker.perNamespaceWorkerCount=0
+# They read what Temporal stores, and encrypt where they show that (row X6).
+STACK_CONFIG := --plaintext --dynamic-config worker.perNamespaceWorkerCount=0
 REAL_NODE := $(if $(filter 0,$(shell id -u)),--real-node)
 STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120

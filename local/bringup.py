@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from holdfast.local.extras import ha, kueue
+from holdfast.local.extras import codec, ha, kueue
 from holdfast.local.node import real_node
 from holdfast.local.node.requirements import require
 from holdfast.local.node.sweep import sweep
@@ -20,11 +20,12 @@ from holdfast.local.system.cluster import (
 from holdfast.local.system.credentials import ensure_signing_key, ensure_tokens, kubeconfig, write_private
 from holdfast.local.system.errors import PartError, StackError
 from holdfast.local.system.parts import Layout, Part
+from holdfast.local.system.ports import LOOPBACK
 from holdfast.local.system.runner import Runner, stop_process
 from holdfast.local.system.state import StackState
 
 REAL_NODE_PARTS = ("containerd", "kubelet")
-_TEMPORALS = ("temporal", ha.DATABASE, *ha.SERVERS, "temporal-ui")
+_TEMPORALS = ("temporal", ha.DATABASE, *ha.SERVERS, "temporal-ui", codec.NAME)
 
 
 def plan(layout: Layout, state: StackState) -> dict[str, Part]:
@@ -34,10 +35,14 @@ def plan(layout: Layout, state: StackState) -> dict[str, Part]:
     def program(name: str) -> str:
         return state.binaries.get(name, name)
 
-    if not state.given_temporal and state.ha:
-        found += ha.parts(layout, state.binaries, state.ports, state.dynamic_config)
-    elif not state.given_temporal:
-        found.append(catalogue.temporal(layout, program("temporal"), state.ports, state.dynamic_config))
+    if not state.given_temporal:
+        decrypts = codec.endpoint(state.ports) if state.encrypted else ""
+        if state.ha:
+            found += ha.parts(layout, state.binaries, state.ports, state.dynamic_config, decrypts)
+        else:
+            found.append(catalogue.temporal(layout, program("temporal"), state.ports, state.dynamic_config, decrypts))
+        if state.encrypted:
+            found.append(codec.part(layout, state.ports, f"http://{LOOPBACK}:{state.ports['temporal-ui']}"))
     if not state.given_kubeconfig:
         found += [
             catalogue.etcd(layout, program("etcd"), state.ports),
@@ -84,11 +89,15 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
     (layout.directory / "data").mkdir(exist_ok=True)
     if state.ha and not state.given_temporal:
         ha.prepare(layout)
+    if state.encrypted and not state.given_temporal:
+        codec.ensure_keys(layout)
 
     planned = plan(layout, state)
     for name in [name for name in runner.state.parts if name in _TEMPORALS and name not in planned]:
         _stop(runner, name, progress)
         del runner.state.parts[name]
+    if codec.NAME in planned:
+        _launch(runner, planned[codec.NAME], progress)
     if "temporal" in planned:
         _launch(runner, planned["temporal"], progress)
     if ha.DATABASE in planned:
@@ -127,6 +136,8 @@ def bring_up(runner: Runner, apply: bool | None, progress: Progress) -> None:
         define_search_attributes(Path(state.binaries["temporal"]), planned["temporal"].address)
     if ha.DATABASE in planned:
         _await_servers(runner, planned)
+    if codec.NAME in planned:
+        runner.wait(planned[codec.NAME])
 
 
 def _launch_servers(runner: Runner, planned: dict[str, Part], progress: Progress) -> None:
@@ -242,6 +253,7 @@ def _get_ports(runner: Runner, own_cluster: bool) -> None:
         ports, owners = (*ports, *ha.PORTS), {**owners, "temporal-ui": "temporal-ui", **ha.OWNERS}
     else:
         ports += () if runner.state.given_temporal else catalogue.TEMPORAL_PORTS
+    ports += codec.PORTS if runner.state.encrypted and not runner.state.given_temporal else ()
     ports += real_node.PORTS if runner.state.real_node else ()
     ports += kueue.PORTS if runner.state.kueue else ()
     runner.settle_ports(ports, {name: owners.get(name, name) for name in ports})

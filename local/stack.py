@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.local.bringup import bring_up, plan, take_down
-from holdfast.local.extras import backup
+from holdfast.local.extras import backup, codec
 from holdfast.local.extras import ha as ha_servers
 from holdfast.local.node.sweep import remove_tree
 from holdfast.local.programs.resolve import Progress, resolve
@@ -55,6 +55,7 @@ class Stack:
         kueue: bool | None = None,
         dynamic_config: Mapping[str, str] | None = None,
         audit_bodies: bool | None = None,
+        encrypted: bool | None = None,
         kubeconfig: Path | None = None,
         temporal_address: str | None = None,
         apply: bool | None = None,
@@ -73,6 +74,8 @@ class Stack:
             dynamic_config: Temporal dynamic config by key, values as JSON texts; a change restarts Temporal.
             audit_bodies: whether the audit log includes request and response bodies, the default; without them the API
                 server has about half the work. A change restarts it. None keeps the current setting.
+            encrypted: whether to encrypt what Temporal stores, with a key file of the stack (`environment` has it).
+                None keeps the current setting; not at first.
             kubeconfig: a cluster to use in place of the stack's own.
             temporal_address: a Temporal server to use in place of the stack's own.
             apply: whether to apply CRDs and RBAC from deploy/; None: only on the stack's own cluster.
@@ -97,6 +100,8 @@ class Stack:
                 state.dynamic_config = dict(dynamic_config)
             if audit_bodies is not None:
                 state.audit_bodies = audit_bodies
+            if encrypted is not None:
+                state.encrypted = encrypted
             if kubeconfig is not None:
                 state.given_kubeconfig = str(kubeconfig.expanduser().resolve())
             if temporal_address is not None:
@@ -147,6 +152,11 @@ class Stack:
         return "" if self.state.given_temporal else f"http://{LOOPBACK}:{self.state.ports['temporal-ui']}"
 
     @property
+    def encrypts(self) -> bool:
+        """Whether what its own Temporal stores is encrypted."""
+        return self.state.encrypted and not self.state.given_temporal
+
+    @property
     def temporal_http(self) -> str:
         """Address of Temporal's HTTP API; empty if Temporal was given."""
         return "" if self.state.given_temporal else f"http://{LOOPBACK}:{self.state.ports['temporal-http']}"
@@ -168,6 +178,7 @@ class Stack:
             **several,
             "TEMPORAL_NAMESPACE": NAMESPACE,
             "HOLDFAST_CLUSTER": self.name,
+            **(codec.environment(self.layout, self.state.ports) if self.encrypts else {}),
         }
 
     @property

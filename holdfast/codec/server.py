@@ -1,4 +1,7 @@
-"""The codec server: decrypts payloads for Temporal's UI and CLI, for whoever has its token (row X6)."""
+"""The codec server: decrypts payloads for Temporal's UI and CLI, for whoever has its token (row X6).
+
+It encrypts only where it is told to: whoever may have payloads encrypted may send signals in the name of a client.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import hmac
 import ipaddress
 import ssl
 import stat
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
-from temporalio.api.common.v1 import Payloads
+from temporalio.api.common.v1 import Payload, Payloads
 
 from holdfast.codec.codec import Codec
 from holdfast.errors import HoldfastError, Undecodable
@@ -22,6 +25,7 @@ BODY_MAXIMUM: Final = 16 * 1024 * 1024
 """Bytes of a request: more than a page of a history in base64."""
 TOKEN_LEAST: Final = 16
 _BEARER: Final = "Bearer "
+Convert = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
 
 class Access:
@@ -123,15 +127,16 @@ def tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | 
     return context
 
 
-def application(codec: Codec, access: Access) -> web.Application:
+def application(codec: Codec, access: Access, encodes: bool = False) -> web.Application:
     """Return the web application: POST /decode, as Temporal's UI and CLI request it.
 
     Args:
         codec: decrypts; what is not encrypted is returned as it is.
         access: who may ask.
+        encodes: whether POST /encode encrypts, too, so that the UI and the CLI can send signals and inputs.
     """
 
-    async def decode(request: web.Request) -> web.Response:
+    async def converted(request: web.Request, convert: Convert) -> web.Response:
         if request.content_type != "application/json":
             return _refusal(415, "expected Content-Type: application/json")
         try:
@@ -139,10 +144,16 @@ def application(codec: Codec, access: Access) -> web.Application:
         except (ParseError, UnicodeDecodeError, RecursionError):
             return _refusal(400, 'expected {"payloads": [...]}')
         try:
-            found = Payloads(payloads=await codec.decode(payloads.payloads))
+            found = Payloads(payloads=await convert(payloads.payloads))
         except Undecodable as error:
             return _refusal(400, str(error))
         return web.json_response(MessageToDict(found))
+
+    async def decode(request: web.Request) -> web.Response:
+        return await converted(request, codec.decode)
+
+    async def encode(request: web.Request) -> web.Response:
+        return await converted(request, codec.encode)
 
     async def preflight(_: web.Request) -> web.Response:
         return web.Response(status=204)
@@ -171,8 +182,9 @@ def application(codec: Codec, access: Access) -> web.Application:
         return answer
 
     app = web.Application(client_max_size=BODY_MAXIMUM, middlewares=[guarded])
-    app.router.add_post("/decode", decode)
-    app.router.add_options("/decode", preflight)
+    for path, handler in {"/decode": decode, **({"/encode": encode} if encodes else {})}.items():
+        app.router.add_post(path, handler)
+        app.router.add_options(path, preflight)
     return app
 
 

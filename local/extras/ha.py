@@ -111,9 +111,13 @@ def as_user(*argv: str) -> tuple[str, ...]:
 
 
 def parts(
-    layout: Layout, binaries: Mapping[str, str], ports: Mapping[str, int], dynamic: Mapping[str, str]
+    layout: Layout,
+    binaries: Mapping[str, str],
+    ports: Mapping[str, int],
+    dynamic: Mapping[str, str],
+    decrypts: str = "",
 ) -> list[Part]:
-    """Return the database, both servers, and the Web UI."""
+    """Return the database, both servers, and the Web UI, which has payloads decrypted at that URL, if there is one."""
     found = [_database(layout, ports)]
     for name, address in SERVERS.items():
         config = layout.write_config(f"{name}.yaml", yaml.safe_dump(_server(layout, name, address, ports, dynamic)))
@@ -126,7 +130,7 @@ def parts(
         owned = tuple(port for port, owner in OWNERS.items() if owner == name)
         health = f"http://{address}:{ports['temporal-http']}/api/v1/cluster-info"
         found.append(Part(name, argv, f"{address}:{ports['temporal']}", health, owned, 120))
-    return [*found, _ui(layout, binaries.get("temporal-ui-server", "temporal-ui-server"), ports)]
+    return [*found, _ui(layout, binaries.get("temporal-ui-server", "temporal-ui-server"), ports, decrypts)]
 
 
 def _database(layout: Layout, ports: Mapping[str, int]) -> Part:
@@ -189,7 +193,7 @@ def _server(
     )
 
 
-def _ui(layout: Layout, binary: str, ports: Mapping[str, int]) -> Part:
+def _ui(layout: Layout, binary: str, ports: Mapping[str, int], decrypts: str) -> Part:
     """Return the Web UI, which uses the first server: while that server is down it shows nothing."""
     config = {
         "temporalGrpcAddress": f"{LOOPBACK}:{ports['temporal']}",
@@ -198,6 +202,7 @@ def _ui(layout: Layout, binary: str, ports: Mapping[str, int]) -> Part:
         "enableUi": True,
         "cors": {"allowOrigins": [f"http://{LOOPBACK}:{ports['temporal-ui']}"]},
         "defaultNamespace": "default",
+        **({"codec": {"endpoint": decrypts}} if decrypts else {}),
     }
     path = layout.write_config("temporal-ui.yaml", yaml.safe_dump(config))
     argv = (

@@ -278,8 +278,18 @@ def kwok(layout: Layout, program: str, ports: Mapping[str, int]) -> Part:
     return Part("kwok", argv, address, f"{address}/healthz", ("kwok",))
 
 
-def temporal(layout: Layout, program: str, ports: Mapping[str, int], dynamic_config: Mapping[str, str]) -> Part:
-    """Return the Temporal development server with its Web UI, on a persistent database file."""
+def temporal(
+    layout: Layout, program: str, ports: Mapping[str, int], dynamic_config: Mapping[str, str], decrypts: str = ""
+) -> Part:
+    """Return the Temporal development server with its Web UI, on a persistent database file.
+
+    Args:
+        layout: the stack's files.
+        program: the path of the server.
+        ports: the stack's ports.
+        dynamic_config: values beyond the stack's own, as JSON texts.
+        decrypts: URL of the codec server for the UI; empty for none.
+    """
     argv = [
         program,
         "server",
@@ -297,6 +307,7 @@ def temporal(layout: Layout, program: str, ports: Mapping[str, int], dynamic_con
         "--sqlite-pragma=synchronous=OFF",
         "--log-level=warn",
     ]
+    argv += [f"--ui-codec-endpoint={decrypts}"] if decrypts else []
     argv += [f"--search-attribute={name}={kind}" for name, kind in SEARCH_ATTRIBUTES.items()]
     argv += [f"--dynamic-config-value={key}={value}" for key, value in {**DYNAMIC_CONFIG, **dynamic_config}.items()]
     health = f"http://{LOOPBACK}:{ports['temporal-http']}/api/v1/namespaces/default"

@@ -38,6 +38,7 @@ class StackState:
         kueue: whether Kueue runs in it.
         ha: whether Temporal runs as two servers on a PostgreSQL, in place of one development server.
         dynamic_config: Temporal dynamic config values beyond the stack's own, as JSON texts.
+        encrypted: whether what Temporal stores is encrypted with a key file of the stack.
         audit_bodies: whether the API server's audit log includes request and response bodies.
         given_kubeconfig: the kubeconfig of a cluster to use in place of the stack's own, or empty.
         given_temporal: the address of a Temporal server to use in place of the stack's own, or empty.
@@ -52,6 +53,7 @@ class StackState:
     kueue: bool = False
     ha: bool = False
     dynamic_config: dict[str, str] = field(default_factory=dict[str, str])
+    encrypted: bool = False
     audit_bodies: bool = True
     given_kubeconfig: str = ""
     given_temporal: str = ""

@@ -121,7 +121,7 @@ async def test_X6_what_is_no_request_is_refused(
     assert (got, words in answer["message"]) == (status, True), answer
 
 
-async def test_X6_a_missing_key_is_named_and_it_encrypts_nothing(url: str, tmp_path: Path) -> None:
+async def test_X6_a_missing_key_is_named(url: str, tmp_path: Path) -> None:
     other = Codec(Keys(write(tmp_path / "other", "second")))
     status, answer, _ = await post(url, await sealed(other))
     assert status == 400
@@ -164,3 +164,18 @@ def test_X6_what_cannot_be_used_is_refused_before_it_listens(token: Path, tmp_pa
         Access(token, ())
     with pytest.raises(HoldfastError, match="expected both, or neither"):
         tls_context(tmp_path, None)
+
+
+async def test_X6_it_encrypts_only_where_it_is_told_to(url: str, codec: Codec, token: Path) -> None:
+    plain = MessageToDict(Payloads(payloads=[PLAIN]))
+    async with aiohttp.ClientSession() as session, session.post(url.replace("decode", "encode"), json=plain) as answer:
+        assert answer.status == 401
+    assert (await post(url.replace("decode", "encode"), plain))[0] == 404
+    runner, bound = await listen(application(codec, Access(token, [ORIGIN]), encodes=True), "127.0.0.1:0")
+    try:
+        status, given, _ = await post(f"http://{bound}/encode", plain)
+        assert status == 200
+        assert "planted" not in base64.b64decode(given["payloads"][0]["data"]).decode("latin-1")
+        assert (await post(f"http://{bound}/decode", given))[1] == plain
+    finally:
+        await runner.cleanup()

@@ -69,10 +69,14 @@ def codec_server(
     anyone_may_decrypt: Annotated[
         bool, typer.Option("--anyone-may-decrypt", help="Ask for no token: whoever reaches the address may decrypt.")
     ] = False,
+    also_encrypt: Annotated[
+        bool,
+        typer.Option("--also-encrypt", help="Encrypt too, so that the UI and the CLI can send inputs and signals."),
+    ] = False,
     tls_cert_file: Annotated[Path | None, typer.Option(help="Its certificate, PEM.")] = None,
     tls_key_file: Annotated[Path | None, typer.Option(help="The certificate's key, PEM.")] = None,
 ) -> None:
-    """Decrypt payloads for Temporal's UI and CLI. Runs in the foreground; it never encrypts."""
+    """Decrypt payloads for Temporal's UI and CLI. Runs in the foreground."""
     if key_file is None:
         raise HoldfastError(f"--keys: missing: expected a key file, or {names.ENV_CODEC_KEYS}")
     if (token_file is None) != anyone_may_decrypt:
@@ -83,7 +87,7 @@ def codec_server(
 
     context = tls_context(tls_cert_file, tls_key_file)
     check_address(address, context is not None)
-    app = application(Codec(Keys(key_file), accept_plaintext=True), Access(token_file, origin or ()))
+    app = application(Codec(Keys(key_file), accept_plaintext=True), Access(token_file, origin or ()), also_encrypt)
     asyncio.run(_serve(app, address, context))
 
 

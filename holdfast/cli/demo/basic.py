@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,7 @@ def demo(
     progress = ProgressLines()
     say(f"1. A real Temporal and a real Kubernetes on this machine (stack {name})")
     try:
-        stack = Stack.up(name, progress=progress, real_node=True if elastic else None)
+        stack = Stack.up(name, progress=progress, real_node=True if elastic else None, encrypted=True)
         progress.end()
         if stack.state.given_kubeconfig:
             raise HoldfastError(
@@ -48,8 +49,9 @@ def demo(
         say(
             f"   Kubernetes  {stack.kubeconfig}\n"
             f"   Temporal    {stack.temporal_address}\n"
-            f"   Temporal UI {stack.temporal_ui}"
+            f"   Temporal UI {stack.temporal_ui}, which decrypts what Temporal stores"
         )
+        os.environ.update({key: value for key, value in stack.environment.items() if key.startswith("HOLDFAST_CODEC_")})
         healed = demo_elastic.elastic(stack, keep) if elastic else _on(stack, keep)
     except StackError as error:
         progress.end()

@@ -98,6 +98,9 @@ def up(
     dynamic_config: Annotated[
         list[str] | None, typer.Option(help="Temporal dynamic config, KEY=JSON. May be given several times.")
     ] = None,
+    plaintext: Annotated[
+        bool, typer.Option("--plaintext", help="Encrypt nothing of what Temporal stores, for tools without its keys.")
+    ] = False,
     apply: Annotated[
         bool | None,
         typer.Option("--apply/--no-apply", help="Apply CRDs and RBAC. Default: on an own cluster only."),
@@ -123,6 +126,7 @@ def up(
             ha=ha,
             kueue=True if beside else None,
             dynamic_config=config,
+            encrypted=not plaintext,
             kubeconfig=kubeconfig or given_cluster,
             temporal_address=temporal_address or given_temporal,
             apply=apply,
