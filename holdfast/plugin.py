@@ -18,8 +18,9 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Interceptor, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from holdfast.codec import Codec, encrypts, from_environment, options
+from holdfast.codec.codec import Codec
 from holdfast.codec.failures import Failures
+from holdfast.codec.options import encrypts, from_environment, options
 from holdfast.errors import HoldfastError
 
 Role = Literal["workflows"]

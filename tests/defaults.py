@@ -29,27 +29,22 @@ PAGE = Path("docs/defaults.md")
 SYSTEMS = ("appwrapper", "streams", "jobset", "lattice", "torchelastic")
 FILES = (
     "tests/simulation/test_decisions.py",
-    *(
-        f"tests/policy/test_{name}.py"
-        for name in (
-            "appwrapper_rows",
-            "streams_rows",
-            "jobset_attempts",
-            "jobset_rules",
-            "rule_limits",
-            "park",
-            "order",
-            "requeue",
-            "absent_pods",
-            "prologue",
-            "walltime",
-            "checkpoint_walltime",
-            "probe",
-            "node_monitor",
-            "rendezvous",
-            "gang_side",
-        )
-    ),
+    "tests/policy/loop/test_appwrapper_rows.py",
+    "tests/policy/loop/test_streams_rows.py",
+    "tests/policy/jobset/test_jobset_attempts.py",
+    "tests/policy/jobset/test_jobset_rules.py",
+    "tests/policy/failures/test_rule_limits.py",
+    "tests/policy/attempt/test_park.py",
+    "tests/policy/attempt/test_order.py",
+    "tests/policy/attempt/test_requeue.py",
+    "tests/policy/failures/test_absent_pods.py",
+    "tests/policy/verdicts/test_prologue.py",
+    "tests/policy/verdicts/test_walltime.py",
+    "tests/policy/attempt/test_checkpoint_walltime.py",
+    "tests/policy/sides/test_probe.py",
+    "tests/policy/nodes/test_node_monitor.py",
+    "tests/policy/rendezvous/test_rendezvous.py",
+    "tests/policy/sides/test_gang_side.py",
 )
 """The tables of cases by row. Property tests and searches draw times and limits of their own."""
 NAMED = 2

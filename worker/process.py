@@ -20,7 +20,8 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.data.settings import Data
 from holdfast.activities.kube.blindness import SharedSight
 from holdfast.activities.nodes.redfish import Redfish
-from holdfast.codec import Codec, encrypts
+from holdfast.codec.codec import Codec
+from holdfast.codec.options import encrypts
 from holdfast.relay import relayed
 from holdfast.worker import failpoints, reach, roles
 from holdfast.worker.data import NoClient, keep_looking, opened

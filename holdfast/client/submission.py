@@ -22,7 +22,7 @@ from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
-from holdfast.codec import encrypts
+from holdfast.codec.options import encrypts
 from holdfast.errors import AlreadyEnded, HoldfastError, InvalidWorkload, SpecConflict
 from holdfast.formats import secrets_of
 from holdfast.model import Component, Phase, Workload, format_duration

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.cli.common.silence import ASKED, attended
 from holdfast.cli.workloads.watch import _turned  # pyright: ignore[reportPrivateUsage]
@@ -57,9 +58,16 @@ async def test_D36_how_often_a_task_was_tried_is_said() -> None:
     async def describe_task_queue(_request: DescribeTaskQueueRequest) -> DescribeTaskQueueResponse:
         return DescribeTaskQueueResponse(pollers=[poller])
 
+    async def away(*_: Any, **__: Any) -> None:
+        raise RPCError("no worker answers", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+
     service = SimpleNamespace(describe_task_queue=describe_task_queue)
-    client: Any = SimpleNamespace(namespace="default", workflow_service=service)
+    client: Any = SimpleNamespace(
+        namespace="default",
+        workflow_service=service,
+        get_workflow_handle=lambda *_, **__: SimpleNamespace(query=away, describe=away),
+    )
     raw = SimpleNamespace(pending_workflow_task=SimpleNamespace(attempt=3))
-    description: Any = SimpleNamespace(task_queue="holdfast", raw_description=raw)
+    description: Any = SimpleNamespace(id="workload/x", run_id="1", task_queue="holdfast", raw_description=raw)
     found = await silence_of(client, description)
     assert found.why == "no worker can answer: its workflow task has been tried 3 times (4711@node polls)"

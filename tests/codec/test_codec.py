@@ -20,8 +20,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import ConnectConfig, ServiceClient
 
 from holdfast.client.submission import check_secrets
-from holdfast.codec import Codec, Keys, encrypts, from_environment, options
-from holdfast.codec.codec import ENCODING, METADATA_KEY_ID, REPORTED_SECONDS
+from holdfast.codec.codec import ENCODING, METADATA_KEY_ID, REPORTED_SECONDS, Codec
+from holdfast.codec.keys import Keys
+from holdfast.codec.options import encrypts, from_environment, options
 from holdfast.errors import HoldfastError, InvalidWorkload, Undecodable
 from holdfast.model import Component
 from holdfast.plugin import HoldfastPlugin, with_codec

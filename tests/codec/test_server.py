@@ -14,7 +14,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload, Payloads
 
-from holdfast.codec import Codec, Keys
+from holdfast.codec.codec import Codec
+from holdfast.codec.keys import Keys
 from holdfast.codec.server import BODY_MAXIMUM, Access, application, check_address, tls_context
 from holdfast.errors import HoldfastError
 from holdfast.worker.runtime.health import listen

@@ -179,6 +179,7 @@ TABLE: list[tuple[Spoiled, str]] = [
     ({"components": [job(podSets=[{"path": "template"}] * 2)]}, "podSets: path 'template' is given 2 times"),
     # Copies of a component.
     ({"components": [job(copyLabels={"a": INDEX})]}, "copyLabels: expected only beside copies"),
+    ({"components": [job(copySelectors={"a": INDEX})]}, "copySelectors: expected only beside copies"),
     ({"components": [job(copies=2, copyLabels={"a b": INDEX})]}, "copyLabels: label key 'a b'"),
     ({"components": [job(copies=2, copyLabels={"holdfast.dev/copy": INDEX})]}, "labels of holdfast.dev are"),
     ({"components": [job(copies=2, copyLabels={"a": {"word": "Key", "offset": 1}})]}, "only Index has an offset"),

@@ -155,6 +155,7 @@ def test_D32_no_text_field_is_forgotten_here():
         *(("components", "status", f"{word}_when", part) for word in WORDS for part in ("path", "equals")),
         ("components", "pod_sets", "annotations"),
         ("components", "copy_labels"),
+        ("components", "copy_selectors"),
         ("policy", "rules", "match", "message_pattern"),
         # These name a budget or a component, and there must be one of that name.
         ("components", "replacement", "charge"),

@@ -41,7 +41,7 @@ def compare(
     async def go() -> Story:
         if files:
             from holdfast.client.past import from_files
-            from holdfast.codec import from_environment
+            from holdfast.codec.options import from_environment
 
             return await from_files([Path(file) for file in files], from_environment()["data_converter"])
         named = chosen(histories[0], namespace)

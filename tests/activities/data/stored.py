@@ -83,7 +83,8 @@ async def staged(
         ended: who knows which workloads have ended.
         kept: by name: the versions that it began with.
     """
-    site = cast("Site", SimpleNamespace(check=lambda _: None, data=Data(store, cache, (("*", "s3://datasets"),))))
+    data = Data(store, cache, (("*", "s3://datasets"),))
+    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data, namespaces=()))
     target = Target(
         cluster="dev", namespace=namespace, name=uid, workload_uid=uid, workflow_id=uid, shard=0, run_as="runner"
     )

@@ -65,7 +65,7 @@ class Worker:
         self.missed += 1
 
     async def stage(self, *mounts: Mount, **versions: str) -> Staged:
-        site = cast("Site", SimpleNamespace(check=lambda _: None, data=self.data))
+        site = cast("Site", SimpleNamespace(check=lambda _: None, data=self.data, namespaces=()))
         return await stage(site, StageInput(target=TARGET, mounts=mounts or (MOUNT,), versions=versions))
 
 
@@ -211,7 +211,7 @@ async def test_L14_what_is_not_granted_is_refused_before_the_store_is_asked(stor
     ) as error:
         await worker.stage()
     assert (error.value.type, error.value.non_retryable) == ("Refused", True)
-    nobody = cast("Site", SimpleNamespace(check=lambda _: None, data=None))
+    nobody = cast("Site", SimpleNamespace(check=lambda _: None, data=None, namespaces=()))
     with pytest.raises(ApplicationError, match="data_directory"):
         await stage(nobody, StageInput(target=TARGET, mounts=(MOUNT,)))
 
@@ -282,7 +282,7 @@ def client(scripted: Scripted, tmp_path: Path) -> S3Storage:
 async def test_L14_keys_that_leave_their_folder_are_refused(scripted: Scripted, tmp_path: Path, key: str) -> None:
     scripted.text = listing(**{key: 1})
     data = Data(client(scripted, tmp_path), Cache(tmp_path / "cache"), (("*", SOURCE),))
-    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data))
+    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data, namespaces=()))
     done = await stage(site, StageInput(target=TARGET, mounts=(MOUNT,)))
     assert done.problem.startswith(f"mount corpus ({SOURCE}): "), done
     assert not (tmp_path / "cache").exists()
