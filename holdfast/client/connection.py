@@ -15,7 +15,8 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile, DataSource
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast import codec, names
+from holdfast import names
+from holdfast.codec.options import from_environment
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
 from holdfast.tls import Credentials, check_target, key_of, problem_of, tls_of
@@ -69,7 +70,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
         namespace=namespace or settings.get("namespace") or "default",
     )
     check_target(place.target)
-    encoding = codec.from_environment()
+    encoding = from_environment()
     settings["tls"] = tls_of(credentials)
     if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
         settings["api_key"] = credentials.api_key

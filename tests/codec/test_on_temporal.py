@@ -13,9 +13,10 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
-from holdfast import codec
 from holdfast.activities.entities.executions import sight
 from holdfast.client.pending import activities_of
+from holdfast.codec.codec import Codec
+from holdfast.codec.options import options as encoding
 from tests.client.server import temporal_server
 from tests.codec.probe import PLACES, Headers, Works, decides, start, word, works
 from tests.codec.test_codec import write
@@ -45,7 +46,7 @@ def stored(database: Path) -> bytes:
 
 
 async def connect(address: str, keys: Path | None, *, accept_plaintext: bool = False) -> Client:
-    options = codec.options(keys, accept_plaintext=accept_plaintext)
+    options = encoding(keys, accept_plaintext=accept_plaintext)
     return await Client.connect(address, **options, interceptors=[Headers()])
 
 
@@ -145,7 +146,7 @@ async def test_X6_a_worker_that_lacks_a_key_holds_the_workflow_and_says_which(ad
         await held(handle, f"encrypted with key 'new', which {theirs} lacks: add it there")
         await handle.signal("note", "three")
         own = worker.data_converter.payload_codec
-        assert isinstance(own, codec.Codec)
+        assert isinstance(own, Codec)
         assert "key 'new'" in own.problems()[0]
         assert "key 'new'" in (await sight(client, queue)).undecodable
         write(theirs, "new", "old", "new")

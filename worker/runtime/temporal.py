@@ -22,7 +22,7 @@ from temporalio.converter import DefaultPayloadConverter
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, ServiceClient
 
-from holdfast import codec
+from holdfast.codec import options
 from holdfast.errors import HoldfastError
 from holdfast.model.words import shortened
 from holdfast.tls import Credentials, problem_of, tls_of
@@ -109,7 +109,7 @@ class TemporalConnector:
         self._runtime = runtime
         self._plugins = plugins
         self._interceptors = interceptors
-        self._options = codec.options(settings.codec_keys, accept_plaintext=settings.codec_accept_plaintext)
+        self._options = options.options(settings.codec_keys, accept_plaintext=settings.codec_accept_plaintext)
         self._used: Credentials | None = None
         self._shared: tuple[Client, Connection] | None = None
 

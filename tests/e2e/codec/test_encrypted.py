@@ -13,8 +13,9 @@ import pytest
 import yaml
 from temporalio.client import Client
 
-from holdfast import codec, names
+from holdfast import names
 from holdfast.codec.keyfile import add
+from holdfast.codec.options import options
 from holdfast.local import Stack
 from holdfast.worker.cleanup.namespace import enable
 from tests.client.server import temporal_server
@@ -45,7 +46,7 @@ async def opened(stack: Stack, folder: Path, keys: Path | None, *roles: str) -> 
     database.parent.mkdir()
     with temporal_server(database=database) as address:
         async with open_site(stack, folder, temporal_address=address, prefix="x") as site:
-            site.client = await Client.connect(address, namespace=site.cluster, **codec.options(keys))
+            site.client = await Client.connect(address, namespace=site.cluster, **options(keys))
             for each in roles or ("workflows,cluster,wait,watch,admission",):
                 await site.start_worker("--roles", each, **with_keys(keys))
             yield site, database
