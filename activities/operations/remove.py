@@ -50,8 +50,13 @@ SETTLE_SECONDS = 0.25
 _DELETES_AT_ONCE = 16
 
 
-async def remove(site: Site, given: RemoveInput) -> Removed:
+async def remove(site: Site, given: RemoveInput, *, reported: bool = False) -> Removed:
     """Delete the attempt's owner in the foreground and wait for the proof.
+
+    Args:
+        site: where.
+        given: what to remove.
+        reported: whether the report of its beginning is on the anchor already.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if the cluster holds a later attempt.
@@ -59,7 +64,8 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
-        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline, following)
+        rounds = _Graceful(site, given, deadline, following)
+        removed = await _until_gone(site, given, rounds, deadline, following, reported=reported)
         return removed.model_copy(update={"answers": following.answers})
 
 
@@ -86,7 +92,13 @@ class _Rounds(Protocol):
 
 
 async def _until_gone(
-    site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline, following: Following | None = None
+    site: Site,
+    given: RemoveInput,
+    rounds: _Rounds,
+    deadline: Deadline,
+    following: Following | None = None,
+    *,
+    reported: bool = False,
 ) -> Removed:
     """Run rounds until all is proven gone, or time is up."""
     site.check(given.target)
@@ -95,7 +107,6 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-        reported = False
         while True:
             try:
                 reported = reported or await _report_begun(site, given, pulse)
