@@ -122,7 +122,9 @@ class WorkloadWorkflow:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
-        self._state = edit(self._state, creates_at_once=workflow.patched(names.PATCH_CREATES))
+        resets = workflow.patched(names.PATCH_RESETS)
+        creates = resets or workflow.patched(names.PATCH_CREATES)
+        self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets)
         while True:
             # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec

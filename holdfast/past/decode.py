@@ -239,7 +239,12 @@ class _Reading:
             return []
         if written[names.CHANGE_VERSION].metadata.get("encoding") == b"json/plain":
             return json.loads(written[names.CHANGE_VERSION].data)
-        return await self.value([written[names.CHANGE_VERSION]], list[str], f"the patches written at event {event.event_id}") or []
+        return (
+            await self.value(
+                [written[names.CHANGE_VERSION]], list[str], f"the patches written at event {event.event_id}"
+            )
+            or []
+        )
 
     async def _signal(self, event: HistoryEvent) -> Signalled | None:
         signal = event.workflow_execution_signaled_event_attributes

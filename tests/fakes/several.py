@@ -75,9 +75,7 @@ class Cluster:
     @activity.defn(name=OperationKind.RESET)
     async def reset(self, given: ResetInput) -> Reset:
         seen = await self.observe(given.look)
-        if not is_repeated(
-            given.workload, given.memory, given.promise, seen, given.since, datetime.now(UTC)
-        ):
+        if not is_repeated(given.workload, given.memory, given.promise, seen, given.since, datetime.now(UTC)):
             return Reset(seen=seen)
         return Reset(confirmed=True, seen=seen, removed=await self.remove(given.removal))
 

@@ -22,7 +22,9 @@ from holdfast.model.calls.cluster import (
 )
 from holdfast.model.calls.stage import Staged
 
-Result = Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported | Reset
+Result = (
+    Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported | Reset
+)
 """The result of an operation: what its activity returns."""
 
 

@@ -6,7 +6,20 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.model import AtEnd, Attempt, Held, Operation, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
+from holdfast.model import (
+    AtEnd,
+    Attempt,
+    Held,
+    Operation,
+    OperationKind,
+    Parking,
+    Phase,
+    Reason,
+    Report,
+    Stage,
+    State,
+    Workload,
+)
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
 from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, current, removal_due, timings

@@ -189,10 +189,10 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
             return state  # It carries nothing else.
     number = attempt.number if attempt is not None else 0
     operation = state.operation
-    if looked_at is None and operation is not None and operation.kind is OperationKind.RESET:
+    resetting = looked_at is None and operation is not None and operation.kind is OperationKind.RESET
+    if resetting and observation.attempt <= number:
         # The removal may have begun: its pods end because of it. If it has not, the reset returns a newer look.
-        if observation.attempt <= number:
-            return edit(state, in_doubt=True)
+        return edit(state, in_doubt=True)
     if observation.attempt > number:
         return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
     if looked_at is not None and attempt is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Operation, OperationKind, State, Workload
+from holdfast.model import OperationKind, State, Workload
 from holdfast.model.calls.cluster import Reset
 from holdfast.model.life.state import PromisedRestart
 from holdfast.policy.attempt.health import removal_due
-from holdfast.policy.loop.advance import restart
+from holdfast.policy.loop.advance import Taken, restart
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.loop.operations import begin
 from holdfast.policy.values.decision import Restart
@@ -43,27 +43,36 @@ def begin_reset(spec: Workload, state: State, run: Run, now: datetime) -> State:
     return edit(looking, operation=operation)
 
 
-def ended_reset(state: State, operation: Operation, end: Reset, now: datetime) -> State:
-    """Return the state after a reset has returned."""
-    removal = operation.removal
-    if not end.confirmed or removal is None or operation.restart is None:
-        # Nothing was removed: it was a look.
-        state = edit(state, operation=edit(operation, kind=OperationKind.OBSERVE, removal=None, restart=None))
-        if end.seen is None:
-            return fold(state, OperationInterrupted(), now)
-        return observed(fold(state, Looked(), now), end.seen, operation.since, now)
-    undisturbed = state.causes_total == operation.causes
+def confirmed(state: State, end: Reset) -> Taken | None:
+    """Return the decision that a reset has carried out; None if it removed nothing, or if the workload is held now."""
+    operation = state.operation
+    if not end.confirmed or operation is None or operation.restart is None:
+        return None
     state = edit(state, operation=None)
     if end.seen is not None:
-        state = observed(state, end.seen, operation.since, now)
+        state = observed(state, end.seen, operation.since, operation.since)
     if state.held is not None:
+        return None
+    decision = _decision(operation.restart)
+    return Taken(decision, state, restart(state, decision, operation.since))
+
+
+def ended_reset(state: State, end: Reset, now: datetime) -> State:
+    """Return the state after a reset has returned."""
+    operation = state.operation
+    if operation is None:
         return state
-    state = restart(state, _decision(operation.restart), operation.since)
-    if not undisturbed:
-        # What was recorded meanwhile is told next, at the price of telling the restart twice.
-        removal = edit(removal, causes=operation.causes, causes_done=operation.causes)
-    state = edit(state, operation=removal)
-    return fold(state, end.removed or OperationInterrupted(), now)
+    taken, removal = confirmed(state, end), operation.removal
+    if taken is not None and removal is not None:
+        if state.causes_total != operation.causes:
+            # What was recorded meanwhile is told next, at the price of telling the restart twice.
+            removal = edit(removal, causes=operation.causes, causes_done=operation.causes)
+        return fold(edit(taken.after, operation=removal), end.removed or OperationInterrupted(), now)
+    # Nothing was removed, or a person is to decide: it was a look.
+    state = edit(state, operation=edit(operation, kind=OperationKind.OBSERVE, removal=None, restart=None))
+    if end.seen is None or end.confirmed:
+        return fold(state, OperationInterrupted(), now)
+    return observed(fold(state, Looked(), now), end.seen, operation.since, now)
 
 
 def _decision(promise: PromisedRestart) -> Restart:

@@ -136,7 +136,18 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return hold(state, shortened(message), newest, now)
         case OperationRefused(type_, message):
             return _refused(state, type_, message, now)
-        case Looked() | Created() | Replaced() | Staged() | Cleared() | Parked() | Unparked() | Removed() | Reported() | Reset():
+        case (
+            Looked()
+            | Created()
+            | Replaced()
+            | Staged()
+            | Cleared()
+            | Parked()
+            | Unparked()
+            | Removed()
+            | Reported()
+            | Reset()
+        ):
             pass  # It changed nothing, or is about an earlier attempt. Named, so that the type checker finds a new one.
     return state
 

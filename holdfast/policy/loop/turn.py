@@ -114,7 +114,7 @@ def landed(state: State, end: OperationEnd | Observation | None, now: datetime) 
         return state
     seen = None
     if isinstance(end, Reset):
-        return ended_reset(state, operation, end, now)
+        return ended_reset(state, end, now)
     match end:
         case Observation():
             end, seen = Looked(untold=end.untold), edit(end, untold=False)

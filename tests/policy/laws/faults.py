@@ -96,7 +96,7 @@ def replacing_the_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def charging(times: int) -> Patch:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        restart = advance.restart  # pyright: ignore[reportPrivateUsage]
+        restart = advance.restart
 
         def wrong(state: State, decision: Restart, now: datetime) -> State:
             used, charge = dict(state.used), decision.charge

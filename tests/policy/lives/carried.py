@@ -22,9 +22,13 @@ from holdfast.model.calls.operations import Result
 from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
+from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.promise import is_repeated
+from holdfast.policy.loop.turn import landed
+from holdfast.policy.values.decision import Restart
 from holdfast.policy.values.edit import edit
 from tests.fakes.ledger import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
+from tests.policy.laws.laws import Law, require
 from tests.policy.lives.hands import ANCHOR, Given, Steps
 from tests.policy.lives.making import Making
 from tests.policy.lives.weather import owner_name
@@ -250,7 +254,7 @@ class Activities(Making):
     # --- reset
 
     def reset(self, given: Given, tries: int) -> Steps[Reset]:
-        """Look, and go on to the removal if the look repeats the promised decision; the anchor decides between tries."""
+        """Look, and go on to the removal if the look repeats the promise; the anchor decides between tries."""
         operation = given.operation
         assert operation.restart is not None
         assert operation.removal is not None
@@ -261,12 +265,33 @@ class Activities(Making):
         seen = yield from self._send(lambda: self._read_rest(given, pods))
         now = self.cluster.now
         repeated = is_repeated(self.weather.spec, given.memory, operation.restart, seen, operation.since, now)
+        self._judge_promise(given, seen, repeated=repeated)
         report = removal.report if repeated else given.report
         anchor = yield from self._send(lambda: self._report_first(report, removal))
         begun = self._shown(anchor) == report.sequence if repeated and anchor is not None else False
         if not begun and not (tries > 1 and self._begun(anchor, removal, given)):
             return Reset(seen=seen)
         return Reset(confirmed=True, seen=seen if begun else None, removed=(yield from self._removed(removal, {})))
+
+    def _judge_promise(self, given: Given, seen: Observation, *, repeated: bool) -> None:
+        """Check that the carried memory decides as the whole state would, had the workflow only looked."""
+        whole, operation, now = given.state, given.operation, self.cluster.now
+        assert operation.restart is not None
+        full = is_repeated(
+            self.weather.spec, edit(whole, operation=None), operation.restart, seen, operation.since, now
+        )
+        require(full == repeated, Law.REPLAY, f"the carried memory says {repeated}, the whole state {full}")
+        if not repeated:
+            return
+        looking = edit(operation, kind=OperationKind.OBSERVE, restart=None, removal=None)
+        looked = landed(edit(whole, operation=looking), seen, now)
+        decision = next(decisions(self.weather.spec, looked, now)).decision
+        same = isinstance(decision, Restart) and (decision.rule, decision.charge, decision.failure.cls) == (
+            operation.restart.rule,
+            operation.restart.charge,
+            operation.restart.failure.cls,
+        )
+        require(same, Law.REPLAY, f"the activity repeats {operation.restart}, the workflow would decide {decision}")
 
     def _begun(self, anchor: Thing | None, removal: Given, given: Given) -> bool:
         return anchor is not None and removal.report.sequence <= self._shown(anchor) < given.report.sequence

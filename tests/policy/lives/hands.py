@@ -50,6 +50,7 @@ class Given:
     creates: bool
     operation: Operation
     memory: State
+    state: State
     request: CheckpointRequest | None = None
 
     @classmethod
@@ -78,6 +79,7 @@ class Given:
             creates=operation.creates,
             operation=operation,
             memory=memory_of(state),
+            state=state,
             request=state.checkpoint,
         )
 
