@@ -17,6 +17,7 @@ from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
 from holdfast.activities.operations.checkpoint import Following
+from holdfast.activities.operations.deadline import Deadline
 from holdfast.activities.operations.remains import (
     Remains,
     find_owner,
@@ -30,7 +31,6 @@ from holdfast.activities.operations.remains import (
 )
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.anchor import release_anchor
-from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target
 
@@ -50,13 +50,8 @@ SETTLE_SECONDS = 0.25
 _DELETES_AT_ONCE = 16
 
 
-async def remove(site: Site, given: RemoveInput, *, reported: bool = False) -> Removed:
+async def remove(site: Site, given: RemoveInput) -> Removed:
     """Delete the attempt's owner in the foreground and wait for the proof.
-
-    Args:
-        site: where.
-        given: what to remove.
-        reported: whether the report of its beginning is on the anchor already.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if the cluster holds a later attempt.
@@ -64,8 +59,7 @@ async def remove(site: Site, given: RemoveInput, *, reported: bool = False) -> R
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
-        rounds = _Graceful(site, given, deadline, following)
-        removed = await _until_gone(site, given, rounds, deadline, following, reported=reported)
+        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline, following)
         return removed.model_copy(update={"answers": following.answers})
 
 
@@ -92,13 +86,7 @@ class _Rounds(Protocol):
 
 
 async def _until_gone(
-    site: Site,
-    given: RemoveInput,
-    rounds: _Rounds,
-    deadline: Deadline,
-    following: Following | None = None,
-    *,
-    reported: bool = False,
+    site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline, following: Following | None = None
 ) -> Removed:
     """Run rounds until all is proven gone, or time is up."""
     site.check(given.target)
@@ -107,6 +95,7 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
+        reported = False
         while True:
             try:
                 reported = reported or await _report_begun(site, given, pulse)

@@ -60,7 +60,7 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
     return await _apply(site, target, report)
 
 
-async def unlist(site: Site, target: Target, report: Report) -> None:
+async def _unlist(site: Site, target: Target, report: Report) -> None:
     """Delete the attempt's Services, so that no client is sent to pods that no longer serve (row L30).
 
     A Service that may not be deleted stays until the attempt is removed; the removal reports why it cannot be deleted.
@@ -73,7 +73,7 @@ async def unlist(site: Site, target: Target, report: Report) -> None:
 
 
 async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
-    await unlist(site, target, report)
+    await _unlist(site, target, report)
     kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
@@ -95,15 +95,10 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
         except NotFound:
             if remembered is None:
                 return 0, None
-    await written(site, target, report, anchor)
-    return 0, anchor
-
-
-async def written(site: Site, target: Target, report: Report, anchor: Mapping[str, Any]) -> None:
-    """Write the Events of a report that an anchor shows."""
     site.known.keep(target, anchor)
-    for event in events_of(report, anchor, datetime.now(UTC), key_of(target)[:2]):
-        await _write_event(site.kube, event)
+    for event in events_of(report, anchor, datetime.now(UTC), key[:2]):
+        await _write_event(kube, event)
+    return 0, anchor
 
 
 async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report) -> Object:

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from holdfast import names
 from holdfast.model import Cause, Observation, State, Workload
-from holdfast.model.calls.cluster import Probed, Rehearsed, Reset, Scaled
+from holdfast.model.calls.cluster import Probed, Rehearsed, Scaled
 from holdfast.model.entities.graph import GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -28,7 +28,6 @@ from holdfast.policy.loop.change import (
     reconfigured,
 )
 from holdfast.policy.loop.fold import fold
-from holdfast.policy.loop.reset import confirmed
 from holdfast.policy.loop.results import refusal
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
@@ -93,8 +92,6 @@ class Life:
     """Pending signals to its graph or its queue, by the ids of the events that initiated them."""
     _heard: list[events.Event] = field(default_factory=list[events.Event])
     """News that its queue has received: the queue received it before it sent what is in the inbox."""
-    _reset: tuple[Taken, ...] = ()
-    """The decision of a reset that has just returned."""
     _begun: list[str] = field(default_factory=list[str])
     _changes: list[ComponentsChange] = field(default_factory=list[ComponentsChange])
     """Changes that are not in force yet; the first of them is being validated by the API server."""
@@ -111,9 +108,7 @@ class Life:
         self._begun = []
         first, self._turned, timer = not self._turned, True, self._timer
         if first:
-            resets = names.PATCH_RESETS in task.patches
-            creates = resets or names.PATCH_CREATES in task.patches
-            self.state = edit(self.state, creates_at_once=creates, resets_at_once=resets)
+            self.state = edit(self.state, creates_at_once=names.PATCH_CREATES in task.patches)
         for wish in task.wishes:
             self._wish(wish, task)
         # The SDK runs the workflow on signals and updates before it delivers the rest; not so in the first task.
@@ -294,8 +289,7 @@ class Life:
                 self._leaving = lived.act
         if self._continues(task):
             self.state, self._left = edit(self.state, runs=self.state.runs + 1), True
-        taken, self._reset = (*self._reset, *lived.taken), ()
-        return Turn(task.event, now, spec, folded, taken, self.state, lived.step)
+        return Turn(task.event, now, spec, folded, lived.taken, self.state, lived.step)
 
     def _continues(self, task: Task) -> bool:
         return isinstance(self._leaving, Continue) and task.ended is not None
@@ -317,9 +311,6 @@ class Life:
         if finished is None or operation is None:
             return state
         self._busy, self._finished = False, None
-        if isinstance(finished.result, Reset):
-            taken = confirmed(state, finished.result)
-            self._reset = (taken,) if taken is not None else ()
         if not finished.broken_off:
             return self._noted(state, landed(state, finished.result, now))
         done = None

@@ -33,7 +33,6 @@ from holdfast.model.calls.cluster import (
     Removed,
     Replaced,
     Reported,
-    Reset,
     Unparked,
     copies_ref,
     planned,
@@ -42,7 +41,6 @@ from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import STANDSTILL
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.health import grace_left, timings
-from holdfast.policy.loop.promise import is_repeated, memory_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationEnd, OperationInterrupted
 from holdfast.simulation.cluster.objects import Pod, Thing
@@ -85,9 +83,6 @@ class Activity:
         self._borne = timedelta(0)
         self._refused_at: datetime | None = None
         self._begun: datetime | None = None
-        self._memory = memory_of(state)
-        self._looked: Observation | None = None
-        self._confirmed = False
 
     @property
     def kind(self) -> OperationKind:
@@ -96,8 +91,6 @@ class Activity:
 
     def go_on(self, *, interrupted: bool) -> Ended | None:
         """Do what can be done now; return the result, or None while the operation goes on."""
-        if interrupted and self.kind is OperationKind.RESET:
-            return Reset(confirmed=self._confirmed, seen=self._looked if self._confirmed else None)
         if interrupted:
             # Hand over the created objects, and how long refusals were tolerated.
             made = (*self._made, *self._again.values())
@@ -123,8 +116,6 @@ class Activity:
                 return self._checkpoint()
             case OperationKind.OBSERVE:
                 return observe(self._world, self._number, live=True)
-            case OperationKind.RESET:
-                return self._reset()
             case OperationKind.REMOVE:
                 return self._remove()
             case OperationKind.FORCE_REMOVE:
@@ -342,21 +333,6 @@ class Activity:
         before = (request.running, request.finished)
         answers = saved(world, self._number, self._spec.savers, request.number, before, until)
         return Checkpointed(answers=answers, blind=world.blindness()) if answers is not None else None
-
-    def _reset(self) -> Reset | None:
-        """Look once, and go on to the removal if the look repeats the promised restart."""
-        world, operation = self._world, self._operation
-        assert operation.restart is not None
-        if self._looked is None:
-            self._looked = observe(world, self._number, live=True)
-            now = world.clock.now
-            self._confirmed = is_repeated(
-                self._spec, self._memory, operation.restart, self._looked, operation.since, now
-            )
-        if not self._confirmed:
-            return Reset(seen=self._looked)
-        removed = self._remove()
-        return Reset(confirmed=True, seen=self._looked, removed=removed) if removed is not None else None
 
     def _remove(self) -> Removed | None:
         world = self._world

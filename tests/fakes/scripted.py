@@ -16,7 +16,6 @@ from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
-from holdfast.activities.site.site import is_broken_off
 from holdfast.model import (
     Answers,
     Component,
@@ -55,8 +54,6 @@ from holdfast.model.calls.cluster import (
     Replaced,
     ReplaceInput,
     ReportInput,
-    Reset,
-    ResetInput,
     Scaled,
     ScaleInput,
     Unparked,
@@ -66,7 +63,6 @@ from holdfast.model.calls.gang import GangBegin
 from holdfast.model.calls.queue import LookQueueInput, SeenQueue
 from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import DataSet
-from holdfast.policy.loop.promise import is_repeated
 from holdfast.policy.sides.probe import silence
 
 
@@ -242,23 +238,6 @@ class ScriptedCluster:
         await self._enter("observe", payload.report)
         look = self.look_at_all if len(payload.plan) > 1 else self.look
         return look(payload.attempt, live=True)
-
-    @activity.defn(name=OperationKind.RESET)
-    async def reset(self, payload: ResetInput) -> Reset:
-        """Look, then remove if the decision is repeated; each is entered under its own name, as two activities were."""
-        seen: Observation | None = None
-        confirmed = False
-        try:
-            seen = await self.observe(payload.look)
-            now = datetime.now(UTC)
-            confirmed = is_repeated(payload.workload, payload.memory, payload.promise, seen, payload.since, now)
-            if not confirmed:
-                return Reset(seen=seen)
-            return Reset(confirmed=True, seen=seen, removed=await self.remove(payload.removal))
-        except asyncio.CancelledError:
-            if not is_broken_off():
-                raise
-            return Reset(confirmed=confirmed, seen=seen if confirmed else None)
 
     @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:

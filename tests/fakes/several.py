@@ -28,11 +28,8 @@ from holdfast.model.calls.cluster import (
     Removed,
     RemoveInput,
     ReportInput,
-    Reset,
-    ResetInput,
     planned,
 )
-from holdfast.policy.loop.promise import is_repeated
 from tests.fakes import activities_of
 
 
@@ -71,13 +68,6 @@ class Cluster:
     @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:
         return self.seen(given.target.workload_uid, given.attempt, given.owner_uid, given.plan, live=True)
-
-    @activity.defn(name=OperationKind.RESET)
-    async def reset(self, given: ResetInput) -> Reset:
-        seen = await self.observe(given.look)
-        if not is_repeated(given.workload, given.memory, given.promise, seen, given.since, datetime.now(UTC)):
-            return Reset(seen=seen)
-        return Reset(confirmed=True, seen=seen, removed=await self.remove(given.removal))
 
     @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, given: RemoveInput) -> Removed:

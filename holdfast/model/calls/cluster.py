@@ -31,9 +31,7 @@ from holdfast.model import (
     Probe,
     Remnant,
     Report,
-    State,
     Time,
-    Workload,
 )
 from holdfast.model.calls.plan import (
     AnchorKind,
@@ -46,7 +44,6 @@ from holdfast.model.calls.plan import (
     object_name,
     planned,
 )
-from holdfast.model.life.state import PromisedRestart
 from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
 from holdfast.model.spec.selection import Selection
@@ -501,34 +498,6 @@ class Removed(Payload):
     """The answers of the pods that were saving, if a checkpoint was followed."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
     """The claims of its pods that still existed once it was gone."""
-
-
-class ResetInput(Payload):
-    """Look at an attempt, and remove it if the look leads to the promised restart; else only report and return.
-
-    A later try does not look again once the removal's report is on the anchor: the removal has begun (record 0074).
-    """
-
-    look: ObserveInput
-    """Its report is applied if nothing is removed; its sequence is above those of the removal."""
-    removal: RemoveInput
-    workload: Workload
-    memory: State
-    """What the decision reads of the workflow's state, without the observation that the look replaces."""
-    promise: PromisedRestart
-    since: Time
-    """When the workflow requested it: the look is at least as new."""
-
-
-class Reset(Payload):
-    """What the look found, and how the removal ended."""
-
-    confirmed: bool = False
-    """Whether the removal has begun: its report was applied."""
-    seen: Observation | None = None
-    """What the look found; None if it was broken off, or if an earlier try has looked."""
-    removed: Removed | None = None
-    """How the removal ended; None if it has not begun or was broken off."""
 
 
 class Progress(Payload):

@@ -285,21 +285,9 @@ class OperationKind(StrEnum):
     UNPARK = "unpark"
     CHECKPOINT = "checkpoint"
     OBSERVE = "observe"
-    RESET = "reset"
     REMOVE = "remove"
     FORCE_REMOVE = "force_remove"
     REPORT = "report"
-
-
-class PromisedRestart(Payload):
-    """The restart that follows if a live look confirms a failure (record 0074)."""
-
-    failure: Failure
-    rule: str
-    charge: str | None = None
-    exclude: tuple[ExcludedNode, ...] = ()
-    limited: bool = False
-    pause: Duration | None = None
 
 
 class Operation(Payload):
@@ -333,10 +321,6 @@ class Operation(Payload):
     """The status it applies to the cluster when it succeeds."""
     creates: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it also creates the components, as soon as the attempt's owner exists (preparations)."""
-    restart: Annotated[PromisedRestart | None, Field(exclude_if=lambda value: value is None)] = None
-    """The decision that its look must repeat before it removes anything (resets)."""
-    removal: Annotated[Operation | None, Field(exclude_if=lambda value: value is None)] = None
-    """The removal that it goes on to (resets)."""
 
     @property
     def is_creating(self) -> bool:
@@ -357,8 +341,6 @@ class State(Payload):
     cluster_uid: str = ""
     creates_at_once: Annotated[bool, Field(exclude_if=lambda value: value)] = True
     """Whether a preparation may create (record 0065). A run that began under an earlier release goes on as that did."""
-    resets_at_once: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether a look may go on to the removal (record 0074). A run of an earlier release goes on as it began."""
     intent: Intent = Intent()
     attempt: Attempt | None = None
     executions: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
+from holdfast.model import Attempt, Observation, Phase, Reason, Stage, State
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
 from holdfast.model.words import shortened
@@ -188,11 +188,6 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         if not observation.attempt:
             return state  # It carries nothing else.
     number = attempt.number if attempt is not None else 0
-    operation = state.operation
-    resetting = looked_at is None and operation is not None and operation.kind is OperationKind.RESET
-    if resetting and observation.attempt <= number:
-        # The removal may have begun: its pods end because of it. If it has not, the reset returns a newer look.
-        return edit(state, in_doubt=True)
     if observation.attempt > number:
         return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
     if looked_at is not None and attempt is not None:

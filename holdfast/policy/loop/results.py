@@ -31,7 +31,6 @@ from holdfast.model.calls.cluster import (
     Removed,
     Replaced,
     Reported,
-    Reset,
     Unparked,
 )
 from holdfast.model.calls.stage import Staged
@@ -126,9 +125,6 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
                 # Its owner may be gone and its pods not: nothing more is made beside them.
                 why = "it was broken off, and is replaced whole"
                 state = edit(state, attempt=edit(state.attempt or attempt, interrupted=why))
-            if operation.kind is OperationKind.RESET and live and attempt is not None:
-                why = "its reset was broken off, and its removal may have begun"
-                state = edit(state, attempt=edit(state.attempt or attempt, interrupted=why))
             if operation.kind is OperationKind.PREPARE:
                 # It may have created the anchor before it was interrupted.
                 return edit(state, anchored=True)
@@ -136,18 +132,7 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return hold(state, shortened(message), newest, now)
         case OperationRefused(type_, message):
             return _refused(state, type_, message, now)
-        case (
-            Looked()
-            | Created()
-            | Replaced()
-            | Staged()
-            | Cleared()
-            | Parked()
-            | Unparked()
-            | Removed()
-            | Reported()
-            | Reset()
-        ):
+        case Looked() | Created() | Replaced() | Staged() | Cleared() | Parked() | Unparked() | Removed() | Reported():
             pass  # It changed nothing, or is about an earlier attempt. Named, so that the type checker finds a new one.
     return state
 
@@ -231,7 +216,7 @@ def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) ->
 def _told(state: State, event: OperationEnd, operation: Operation) -> State:
     """Record which status has reached the cluster. An interrupted operation may or may not have reported it."""
     match event:
-        case OperationInterrupted() | OperationRefused() | Staged() | Reset():
+        case OperationInterrupted() | OperationRefused() | Staged():
             return state  # Staging reports no status: at first no object exists that could hold one.
         case Created(failure=failure, interrupted=interrupted) if failure is not None or interrupted:
             ended = False

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.model import Observation, OperationKind, Phase, State, Workload
-from holdfast.model.calls.cluster import Cleared, Created, Parked, Prepared, Replaced, Reported, Reset
+from holdfast.model import Observation, Phase, State, Workload
+from holdfast.model.calls.cluster import Cleared, Created, Parked, Prepared, Replaced, Reported
 from holdfast.policy.loop import fold as folding
 from holdfast.policy.loop.advance import Taken, decisions, step_of
 from holdfast.policy.loop.breakable import is_breakable
 from holdfast.policy.loop.operations import begin
-from holdfast.policy.loop.reset import begin_reset, ended_reset
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Looked, OperationEnd, OperationInterrupted, SourceSeen
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
@@ -84,8 +83,7 @@ def turn(spec: Workload, state: State, now: datetime, *, full: bool) -> Turn:
                 act = Continue()
             else:
                 # An operation that cannot be restarted without a trace is not put off: the new run begins after it.
-                begun = begin_reset if kind is OperationKind.RESET else begin
-                state, act = begun(spec, state, step, now), Begin(why)
+                state, act = begin(spec, state, step, now), Begin(why)
         case Interrupt():
             state, act = _broken_off(state), Rest(breaks=state.operation is not None)
         case Sleep(until, why):
@@ -113,8 +111,6 @@ def landed(state: State, end: OperationEnd | Observation | None, now: datetime) 
     if operation is None:
         return state
     seen = None
-    if isinstance(end, Reset):
-        return ended_reset(state, end, now)
     match end:
         case Observation():
             end, seen = Looked(untold=end.untold), edit(end, untold=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.model import Observation, Policy, StartStatus, State
+from holdfast.model import Observation, StartStatus, State
 from tests.fakes.ledger import Kind
 
 AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
@@ -64,11 +64,6 @@ class Record:
     deleted: datetime | None = None
     """When its owner was first deleted."""
     removing: bool = False
-    policy: Policy | None = None
-    """The policy when its reset was promised."""
-    promised_at: datetime | None = None
-    reset: bool = False
-    """Whether its removal began after a look had confirmed the restart, which is charged at the removal's end."""
     """Whether we have begun to delete it."""
     forced: bool = False
     charges: int = 0

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from holdfast.activities.facts.pods import PodState
-from holdfast.model import Answers, Observation, OperationKind, Remnant, Report
+from holdfast.model import Answers, Observation, OperationKind, Remnant
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
     Parked,
     Removed,
     Reported,
-    Reset,
     Unparked,
 )
 from holdfast.model.calls.operations import Result
 from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
-from holdfast.policy.loop.advance import decisions
-from holdfast.policy.loop.promise import is_repeated
-from holdfast.policy.loop.turn import landed
-from holdfast.policy.values.decision import Restart
 from holdfast.policy.values.edit import edit
 from tests.fakes.ledger import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
-from tests.policy.laws.laws import Law, require
 from tests.policy.lives.hands import ANCHOR, Given, Steps
 from tests.policy.lives.making import Making
 from tests.policy.lives.weather import owner_name
@@ -59,8 +52,6 @@ class Activities(Making):
                 return self.checkpoint(given)
             case OperationKind.OBSERVE:
                 return self.observe(given)
-            case OperationKind.RESET:
-                return self.reset(given, tries)
             case OperationKind.REMOVE:
                 return self.remove(given)
             case OperationKind.FORCE_REMOVE:
@@ -250,58 +241,6 @@ class Activities(Making):
             if ours and job is not None and not job.verdict:
                 found.append(job)
         return found
-
-    # --- reset
-
-    def reset(self, given: Given, tries: int) -> Steps[Reset]:
-        """Look, and go on to the removal if the look repeats the promise; the anchor decides between tries."""
-        operation = given.operation
-        assert operation.restart is not None
-        assert operation.removal is not None
-        removal = replace(given, report=operation.removal.report, report_done=operation.removal.report_done)
-        if tries > 1 and self._begun((yield from self._find(Kind.ANCHOR, ANCHOR)), removal, given):
-            return Reset(confirmed=True, removed=(yield from self._removed(removal, {})))
-        pods = yield from self._send(lambda: self._read_pods(given.attempt))
-        seen = yield from self._send(lambda: self._read_rest(given, pods))
-        now = self.cluster.now
-        repeated = is_repeated(self.weather.spec, given.memory, operation.restart, seen, operation.since, now)
-        self._judge_promise(given, seen, repeated=repeated)
-        report = removal.report if repeated else given.report
-        anchor = yield from self._send(lambda: self._report_first(report, removal))
-        begun = self._shown(anchor) == report.sequence if repeated and anchor is not None else False
-        if not begun and not (tries > 1 and self._begun(anchor, removal, given)):
-            return Reset(seen=seen)
-        return Reset(confirmed=True, seen=seen if begun else None, removed=(yield from self._removed(removal, {})))
-
-    def _judge_promise(self, given: Given, seen: Observation, *, repeated: bool) -> None:
-        """Check that the carried memory decides as the whole state would, had the workflow only looked."""
-        whole, operation, now = given.state, given.operation, self.cluster.now
-        assert operation.restart is not None
-        full = is_repeated(
-            self.weather.spec, edit(whole, operation=None), operation.restart, seen, operation.since, now
-        )
-        require(full == repeated, Law.REPLAY, f"the carried memory says {repeated}, the whole state {full}")
-        if not repeated:
-            return
-        looking = edit(operation, kind=OperationKind.OBSERVE, restart=None, removal=None)
-        looked = landed(edit(whole, operation=looking), seen, now)
-        decision = next(decisions(self.weather.spec, looked, now)).decision
-        same = isinstance(decision, Restart) and (decision.rule, decision.charge, decision.failure.cls) == (
-            operation.restart.rule,
-            operation.restart.charge,
-            operation.restart.failure.cls,
-        )
-        require(same, Law.REPLAY, f"the activity repeats {operation.restart}, the workflow would decide {decision}")
-
-    def _begun(self, anchor: Thing | None, removal: Given, given: Given) -> bool:
-        return anchor is not None and removal.report.sequence <= self._shown(anchor) < given.report.sequence
-
-    def _report_first(self, report: Report, removal: Given) -> Thing | None:
-        """Write a report unless another try has decided; return the anchor."""
-        anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)
-        if anchor is not None and self._shown(anchor) < removal.report.sequence:
-            self.cluster.apply(ANCHOR, report)
-        return anchor
 
     # --- removal
 

@@ -46,7 +46,6 @@ from holdfast.model.spec.mount import DataSet
 from holdfast.model.spec.policy import Action
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.loop.operations import begin
-from holdfast.policy.loop.reset import begin_reset
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Event, Observed, OperationInterrupted
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
@@ -114,8 +113,7 @@ class Life:
             self._note()
             match self.step:
                 case Run() as run:
-                    begun = begin_reset if run.kind is OperationKind.RESET else begin
-                    self.state = begun(self.spec, self.state, run, self.now)
+                    self.state = begin(self.spec, self.state, run, self.now)
                     number = self.state.attempt.number if self.state.attempt else 0
                     self.ran.append((run.kind, number, self.now))
                     self._note()

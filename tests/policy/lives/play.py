@@ -46,10 +46,7 @@ class Play:
         self.weather = Weather(self.cluster, spec)
         self.oracle = Oracle(spec, self.cluster)
         self.flow = Flow(
-            spec,
-            self.cluster,
-            activities(self.cluster, self.weather),
-            State(since=START, policy=spec.policy, resets_at_once=True),
+            spec, self.cluster, activities(self.cluster, self.weather), State(since=START, policy=spec.policy)
         )
         self.worker_up = True
         self.zombies: list[Work] = []
