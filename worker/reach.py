@@ -13,7 +13,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.kube.client import Kube, KubeError
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Undecodable
+from holdfast.model.words import shortened
 from holdfast.worker.entities.begin import begin_monitor, begin_provisioner, begin_watch, provisioner_state
 from holdfast.worker.runtime.health import Health
 from holdfast.worker.runtime.settings import Settings, SettingsError
@@ -50,9 +51,11 @@ async def persist(what: str, where: str, call: Callable[[], Awaitable[T]], healt
         except SettingsError:
             raise
         except (RPCError, RuntimeError, HoldfastError, KubeError, OSError, TimeoutError) as error:
-            why = " ".join(str(error).split())[:300] or type(error).__name__
-            health.note(what, False, f"{where} does not answer: {why}")
-            Log.warning(f"{what} does not answer: trying again", address=where, why=why)
+            why = shortened(str(error)) or type(error).__name__
+            # A key that is missing may be brought: the file is read again at each try.
+            does = "holds what this worker cannot read" if isinstance(error, Undecodable) else "does not answer"
+            health.note(what, False, f"{where} {does}: {why}")
+            Log.warning(f"{what} {does}: trying again", address=where, why=why)
             await asyncio.sleep(pause)
             pause = min(longest, pause * 2)
             continue

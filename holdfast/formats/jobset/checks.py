@@ -137,6 +137,10 @@ def _exclusive(shape: Shape, job: ReplicatedJobPart, path: str) -> Iterator[Prob
     asked = shape.exclusive(job)
     if asked is None:
         return
+    if not isinstance(asked.topology, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a pod template is any JSON
+        path = f"{path}.template.spec.template.metadata.annotations[{EXCLUSIVE}]"
+        yield Problem(path, "expected a text", asked.topology)
+        return
     try:
         check_label(asked.topology, "")
     except ValueError as error:

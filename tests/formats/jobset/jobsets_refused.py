@@ -180,6 +180,11 @@ _CASES: Final[list[tuple[Any, ...]]] = [
     (jobset_of(replicated(paralelism=2)), f"{J}.paralelism", "is not a field here"),
     (jobset_of(suspend="yes"), "spec.suspend", "true or false"),
     (
+        jobset_of(replicated(job={"template": {**PODS, "metadata": {"annotations": {EXCLUSIVE: 5}}}})),
+        f"{J}.template.spec.template.metadata.annotations[{EXCLUSIVE}]",
+        "expected a text",
+    ),
+    (
         jobset_of(annotations={EXCLUSIVE: "a rack"}),
         f"{J}.template.metadata.annotations[{EXCLUSIVE}]",
         "label key 'a rack'",

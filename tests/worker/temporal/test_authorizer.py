@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.common.v1 import Payloads, WorkflowExecution, WorkflowType
+from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.update.v1 import Input, Meta, Request
 from temporalio.api.workflowservice.v1 import (
@@ -117,13 +118,16 @@ async def _register(domain: Domain) -> None:
         await asyncio.sleep(0.3)
 
 
-def start(type_: str = names.WORKLOAD_WORKFLOW, id_: str = WORKLOAD) -> StartWorkflowExecutionRequest:
+def start(
+    type_: str = names.WORKLOAD_WORKFLOW, id_: str = WORKLOAD, queue: str = names.QUEUE_WORKFLOWS, **more: Any
+) -> StartWorkflowExecutionRequest:
     return StartWorkflowExecutionRequest(
         namespace=OURS,
         workflow_id=id_,
         workflow_type=WorkflowType(name=type_),
-        task_queue=TaskQueue(name="none"),
+        task_queue=TaskQueue(name=queue),
         request_id=secrets.token_hex(8),
+        **more,
     )
 
 
@@ -190,6 +194,11 @@ FORGES = {
         start(names.PROVISIONER_WORKFLOW, "provisioner/main"),
         start(names.NODE_MONITOR_WORKFLOW),
         start(names.WORKLOAD_WORKFLOW, "provisioner/main"),
+        start(workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING),
+        start(workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING),
+        start(queue="elsewhere"),
+        start(cron_schedule="@every 1m"),
+        start(request_eager_execution=True),
     ],
     "signal_workflow_execution": [
         *(send(name) for name in (names.SIGNAL_OBSERVE, names.SIGNAL_NODES, names.SIGNAL_NEWS)),

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/common/api"
 	"go.temporal.io/server/common/authorization"
@@ -27,6 +28,7 @@ import (
 
 // What a submitter may start and send. Workers send each other more: facts about pods, nodes and queues.
 var (
+	queue   = "holdfast"
 	ids     = map[string]string{"Workload": "workload/", "Graph": "graph/"}
 	signals = []string{"suspend", "resume", "preempt", "cancel", "retry", "requeue"}
 	updates = []string{"update_policy", "update_components", "extend_walltime", "strip_finalizers", "checkpoint", "scale"}
@@ -94,7 +96,7 @@ func submits(request any) bool {
 	switch asked := request.(type) {
 	case *workflowservice.StartWorkflowExecutionRequest:
 		prefix, known := ids[asked.GetWorkflowType().GetName()]
-		return known && strings.HasPrefix(asked.GetWorkflowId(), prefix)
+		return known && strings.HasPrefix(asked.GetWorkflowId(), prefix) && isPlain(asked)
 	case *workflowservice.SignalWorkflowExecutionRequest:
 		return slices.Contains(signals, asked.GetSignalName()) && isSubmitted(asked.GetWorkflowExecution().GetWorkflowId())
 	case *workflowservice.UpdateWorkflowExecutionRequest:
@@ -102,6 +104,15 @@ func submits(request any) bool {
 		return slices.Contains(updates, name) && isSubmitted(asked.GetWorkflowExecution().GetWorkflowId())
 	}
 	return false
+}
+
+// isPlain says whether a start does no more than start: it may not end a workflow that runs, repeat itself, call others
+// when it ends, or be served by other workers.
+func isPlain(asked *workflowservice.StartWorkflowExecutionRequest) bool {
+	return asked.GetWorkflowIdConflictPolicy() != enums.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING &&
+		asked.GetWorkflowIdReusePolicy() != enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING &&
+		asked.GetTaskQueue().GetName() == queue && asked.GetCronSchedule() == "" && asked.GetVersioningOverride() == nil &&
+		len(asked.GetCompletionCallbacks()) == 0 && !asked.GetRequestEagerExecution()
 }
 
 // isSubmitted says whether an id is that of a workload or graph, and not of what workers start: a watch, a queue.
