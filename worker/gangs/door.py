@@ -57,8 +57,8 @@ class Door:
         self._proofs = proofs
         self._metrics = metrics
 
-    async def handle(self, request: web.BaseRequest, proven: Callable[[], None]) -> web.Response:
-        """Answer a request; call `proven` once its token is accepted, and a gang of its namespace is served."""
+    async def handle(self, request: web.BaseRequest, proven: Callable[[str], None]) -> web.Response:
+        """Answer a request; call `proven` with its pod's uid once the gang accepts that pod."""
         headers: dict[str, str] = {}
         try:
             body, status = await self._answer(request, proven), 200
@@ -69,7 +69,7 @@ class Door:
         self._metrics.gang_exchanges.labels(str(status)).inc()
         return web.Response(text=body, status=status, headers=headers, content_type="application/json")
 
-    async def _answer(self, request: web.BaseRequest, proven: Callable[[], None]) -> str:
+    async def _answer(self, request: web.BaseRequest, proven: Callable[[str], None]) -> str:
         path = _PATH.fullmatch(request.path)
         if path is None or request.method != "POST":
             raise Refused(404, f"expected POST {PATH}")
@@ -77,10 +77,9 @@ class Door:
         if not self._gangs.serves(uid):  # Then the token need not be looked at.
             raise Refused(STATUS_ELSEWHERE, f"no gang of workload {uid} is served here: try another address")
         gang, proof = await self._identified(request, uid)
-        proven()
         said = await _read(request)
         try:
-            directive = await gang.exchange(said, proof)
+            directive = await gang.exchange(said, proof, proven)
         except Stranger as error:
             raise Refused(STATUS_FOREIGN, str(error)) from None
         except Limited as limited:

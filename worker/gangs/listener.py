@@ -29,8 +29,8 @@ _LIMITS: Final[dict[str, Any]] = {
     "access_log": None,
 }
 
-Handler = Callable[[web.BaseRequest, Callable[[], None]], Awaitable[web.StreamResponse]]
-"""Answers a request; calls what it is given once the request is proven to be a pod's."""
+Handler = Callable[[web.BaseRequest, Callable[[str], None]], Awaitable[web.StreamResponse]]
+"""Answers a request; calls what it is given with the uid of the pod whose it is, once that is proven."""
 Log: Any = structlog.stdlib.get_logger("holdfast.gangs")
 
 
@@ -111,10 +111,11 @@ class Listener:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         protocol = request.protocol
 
-        def proven() -> None:
+        def proven(pod_uid: str) -> None:
             connection = self._of.get(protocol)
-            if connection is not None:
-                self._connections.prove(connection)
+            excess = self._connections.prove(connection, pod_uid) if connection is not None else None
+            if excess is not None:
+                excess.close()
 
         return await self._answer(request, proven)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -81,9 +81,10 @@ class Gang:
 
     # --- agents
 
-    async def exchange(self, said: Announcement, proof: Proof) -> Directive | None:
+    async def exchange(self, said: Announcement, proof: Proof, accepted: Callable[[str], None]) -> Directive | None:
         """Process an agent's announcement, and return its directive; held for as long as it asked if nothing is new.
 
+        Calls `accepted` with the pod's uid once it is known to be of this gang, before the request is held.
         Returns None if the directive is not known yet.
 
         Raises:
@@ -92,6 +93,7 @@ class Gang:
         """
         self._paces.take(proof.pod_uid, asyncio.get_running_loop().time())
         pod = await self._check(said.join, proof)
+        accepted(pod.uid)
         said = edit(said, join=edit(said.join, index=pod.completion_index))
         clock, hub = asyncio.get_running_loop().time, self.hub
         until = clock() + said.wait.total_seconds()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
+from aiohttp import web
 
 from holdfast import names
 from holdfast.activities.kube.client import Unreachable as ApiUnreachable
@@ -84,6 +85,8 @@ class Place:
         self.state: GangState = begun(GangSettings(min=1, max=2), UID, 1, START)
         self.now = START
         self.url = ""
+        self.proven = list[str]()
+        """The pods whose connections have been kept, by uid."""
 
     def serve(self) -> None:
         self.gangs.served[self.gang.name.key] = self.gang
@@ -127,7 +130,15 @@ def says(name: str, seen: int = 0, wait: float = 0, state: str = "INIT", **more:
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
     place = Place(tmp_path)
     door = Door(place.gangs, Proofs(place.cluster), place.metrics)
-    listener = Listener(door.handle)
+
+    async def handle(request: web.BaseRequest, proven: Callable[[str], None]) -> web.Response:
+        def noted(pod_uid: str) -> None:
+            place.proven.append(pod_uid)
+            proven(pod_uid)
+
+        return await door.handle(request, noted)
+
+    listener = Listener(handle)
     place.url = f"http://{await listener.start('127.0.0.1:0')}"
     yield place
     await listener.close()
@@ -237,6 +248,30 @@ async def test_who_is_not_of_the_gang_is_refused_for_good_and_a_token_that_has_r
         await agent.exchange(says("d"))
     with pytest.raises(Refused, match="port"):
         await place.agent("e").exchange(says("e", port=0))
+
+
+@pytest.mark.row("X9", level="pure")
+async def test_X9_a_connection_is_kept_for_a_pod_of_the_gang_alone_and_while_its_request_is_held(place: Place):
+    place.serve()
+    stranger = place.agent("x")
+    place.gang.put(PodSeen("x", "pod-x", "uid-2", 1, ""))
+    with pytest.raises(Refused, match="pod x is of workload uid-2"):
+        await stranger.exchange(says("x"))
+    with pytest.raises(Refused, match="the token is of pod x"):
+        await stranger.exchange(says("a"))
+    assert place.proven == []
+    agent = place.agent("a")
+    held = asyncio.create_task(agent.exchange(says("a", wait=20), 20))
+    async with asyncio.timeout(5):
+        await place.gang.wake.wait()
+    assert place.proven == ["pod-a"]
+    assert not held.done()
+    place.gang.hub = None
+    place.gang.answer_all()
+    with pytest.raises(Unreachable, match="503"):
+        await asyncio.wait_for(held, 5)
+    agent.close()
+    stranger.close()
 
 
 def test_only_a_token_for_this_audience_that_is_bound_to_a_pod_proves_anything():

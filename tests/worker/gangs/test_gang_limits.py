@@ -78,7 +78,7 @@ def test_X9_a_source_with_too_many_connections_loses_its_own_oldest():
     assert connections.add("a2", "a") is None
     assert connections.add("a3", "a") == "a1"
     assert sorted(connections) == ["a2", "a3", "b1"]
-    connections.prove("a2")
+    connections.prove("a2", "pod-a")
     assert connections.add("a4", "a") is None
     assert connections.add("a5", "a") == "a3"
 
@@ -88,13 +88,47 @@ def test_X9_with_too_many_in_all_the_oldest_unproven_goes_and_a_pods_own_never()
     connections = Connections[str](at_most=3, of_source=2)
     for name in ("a", "b", "c"):
         connections.add(name, name)
-    connections.prove("a")
+    connections.prove("a", "pod-a")
     assert connections.add("d", "d") == "b"
-    connections.prove("c")
-    connections.prove("d")
+    connections.prove("c", "pod-c")
+    connections.prove("d", "pod-d")
     assert connections.add("e", "e") == "e"
     assert sorted(connections) == ["a", "c", "d"]
     connections.remove("a")
     connections.remove("a")
     assert connections.add("f", "f") is None
     assert len(connections) == 3
+
+
+@X9
+def test_X9_a_pod_with_too_many_connections_loses_its_own_oldest_and_no_others():
+    connections = Connections[str](at_most=100, of_source=2, of_pod=2)
+    connections.add("b1", "node")
+    assert connections.prove("b1", "pod-b") is None
+    dropped: list[str | None] = []
+    for index in range(10):
+        assert connections.add(f"a{index}", "node") is None
+        dropped.append(connections.prove(f"a{index}", "pod-a"))
+    assert dropped == [None, None, *[f"a{index}" for index in range(8)]]
+    assert sorted(connections) == ["a8", "a9", "b1"]
+    # What a pod has used lately stays; what is closed counts no more.
+    assert connections.prove("a8", "pod-a") is None
+    connections.add("a10", "node")
+    assert connections.prove("a10", "pod-a") == "a9"
+    assert connections.prove("a9", "pod-a") is None
+    connections.remove("a8")
+    connections.add("a11", "node")
+    assert connections.prove("a11", "pod-a") is None
+    assert sorted(connections) == ["a10", "a11", "b1"]
+
+
+@X9
+def test_X9_a_connection_counts_for_the_pod_that_has_proven_itself_on_it_last():
+    connections = Connections[str](at_most=100, of_pod=1)
+    connections.add("gateway", "node")
+    connections.prove("gateway", "pod-a")
+    connections.prove("gateway", "pod-b")
+    connections.add("a", "node")
+    assert connections.prove("a", "pod-a") is None
+    connections.add("b", "node")
+    assert connections.prove("b", "pod-b") == "gateway"

@@ -16,7 +16,7 @@ from holdfast.agent.hub import Hub, Unreachable
 from holdfast.agent.messages import Kind
 from holdfast.worker.gangs import listener as listeners
 from holdfast.worker.gangs.certificate import Certificate
-from holdfast.worker.gangs.connections import OF_SOURCE_MAXIMUM
+from holdfast.worker.gangs.connections import OF_POD_MAXIMUM, OF_SOURCE_MAXIMUM
 from holdfast.worker.gangs.listener import Listener
 from holdfast.worker.runtime.rendezvous_settings import CertificateError, RendezvousFiles
 from tests.e2e.ground.site import until
@@ -36,7 +36,7 @@ class Place:
         self.token.write_text("token")
         self.certificate = Certificate(self.files)
         self.url = ""
-        self.proves = True
+        self.proves = "pod-a"
 
     @property
     def files(self) -> RendezvousFiles:
@@ -50,9 +50,9 @@ class Place:
     def agent(self, ca: Path | None) -> Hub:
         return Hub(self.url, "uid-1", str(self.token), str(ca or ""))
 
-    async def answer(self, request: web.BaseRequest, proven: Callable[[], None]) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, proven: Callable[[str], None]) -> web.StreamResponse:
         if self.proves:
-            proven()
+            proven(self.proves)
         return web.json_response({"revision": 1, "kind": "Wait"})
 
     async def connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -175,7 +175,7 @@ async def test_X9_a_head_that_is_too_large_is_refused(place: Place):
 async def test_X9_a_source_that_opens_connections_without_end_loses_its_oldest_and_a_proven_pod_none(place: Place):
     agent = place.agent(place.authority.certificate)
     await agent.exchange({})
-    place.proves = False
+    place.proves = ""
     idle = [await asyncio.open_connection(*place.address) for _ in range(OF_SOURCE_MAXIMUM + 20)]
     async with asyncio.timeout(30):
         for reader, _ in idle[:20]:
@@ -187,3 +187,24 @@ async def test_X9_a_source_that_opens_connections_without_end_loses_its_oldest_a
     agent.close()
     for _, writer in idle:
         writer.close()
+
+
+@X9
+async def test_X9_a_pod_that_opens_connections_without_end_loses_its_own_oldest_and_another_pod_none(place: Place):
+    agent = place.agent(place.authority.certificate)
+    await agent.exchange({})
+    place.proves = "pod-x"
+    opened = list[asyncio.StreamReader]()
+    async with asyncio.timeout(30):
+        for _ in range(OF_POD_MAXIMUM + 3):
+            reader, writer = await place.connection()
+            writer.write(b"POST /rendezvous/v1/u/announce HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+            assert b" 200 " in await reader.readline()
+            opened.append(reader)
+        for reader in opened[:3]:
+            with suppress(ConnectionResetError):
+                await reader.read()
+    assert not any(reader.at_eof() for reader in opened[3:])
+    place.proves = "pod-a"
+    assert (await agent.exchange({})).kind is Kind.WAIT
+    agent.close()
