@@ -111,28 +111,39 @@ class Proofs:
             raise Unproven(refused[1])
         asking = self._asking.get(digest)
         if asking is None:
-            self._charge(checked, now, is_known=known is not None)
-            asking = self._asking[digest] = asyncio.ensure_future(self._review(checked))
+            charged = self._charge(checked, now, is_known=known is not None)
+            asking = self._asking[digest] = asyncio.ensure_future(self._review(checked, charged))
             asking.add_done_callback(lambda _: self._asking.pop(digest, None))
         # The caller may be cancelled meanwhile, while others wait for the same answer.
         found = await asyncio.shield(asking)
         if isinstance(found, str):
             raise Unproven(found)
-        if known is None and not checked.claim.signed:
-            self._by_source.give_back(checked.source, self._clock())
         return found
 
-    def _charge(self, checked: Checked, now: float, *, is_known: bool) -> None:
+    def _charge(self, checked: Checked, now: float, *, is_known: bool) -> bool:
+        """Charge for a review, or raise Limited and charge nobody; return whether its source is charged."""
         if not is_known and len(self._asking) >= AT_ONCE:
             raise Limited(1, "too many reviews run")
         if checked.claim.signed:
             self._by_pod.take(checked.claim.proof.pod_uid, now, "its pod has had too many tokens reviewed")
         elif not is_known:
-            self._by_source.take(checked.source, now, "tokens cannot be checked without a review")
             self._unsigned.take(None, now)
+            try:
+                self._by_source.take(checked.source, now, "tokens cannot be checked without a review")
+            except Limited:
+                self._unsigned.give_back(None, now)
+                raise
+            return True
+        return False
 
-    async def _review(self, checked: Checked) -> Proof | str:
-        found = proof(await self._kube.review_token(checked.token, names.RENDEZVOUS_AUDIENCE))
+    async def _review(self, checked: Checked, charged: bool) -> Proof | str:
+        """Have a token reviewed; its source, if it was charged, is charged for a refusal only."""
+        found: Proof | str | None = None
+        try:
+            found = proof(await self._kube.review_token(checked.token, names.RENDEZVOUS_AUDIENCE))
+        finally:
+            if charged and not isinstance(found, str):
+                self._by_source.give_back(checked.source, self._clock())
         if isinstance(found, Proof):
             _keep(self._accepted, checked.digest, (self._clock() + KEPT, found))
         else:

@@ -77,6 +77,13 @@ async def refused(proofs: Proofs, token: str, source: str = "10.0.0.1") -> Excep
     return error.value
 
 
+async def proven_at_once(proofs: Proofs, cluster: Cluster, many: int, source: str = "10.0.0.1") -> int:
+    """Return how many of so many new pods are answered that ask at once."""
+    tokens = [cluster.signer.token(f"new-{index}") for index in range(many)]
+    answers = await asyncio.gather(*[prove(proofs, one, source) for one in tokens], return_exceptions=True)
+    return sum(isinstance(one, Proof) for one in answers)
+
+
 @X9
 async def test_X9_a_token_is_reviewed_once_a_minute_however_often_and_by_however_many_it_is_shown():
     cluster = Cluster()
@@ -243,6 +250,75 @@ async def test_X9_without_keys_all_sources_together_have_a_rate():
     for index in range(1000):
         await refused(proofs, Signer().token("a", jti=str(index)), f"10.0.{index // 250}.{index % 250}")
     assert cluster.reviews == 40
+
+
+@X9
+async def test_X9_without_keys_a_source_is_not_charged_for_what_the_rate_of_all_refuses():
+    cluster = Cluster()
+    cluster.hidden = True
+    proofs = cluster.proofs()
+    for index in range(40):
+        await refused(proofs, Signer().token("a", jti=str(index)), f"10.0.1.{index}")
+    for index in range(30):
+        assert isinstance(await refused(proofs, cluster.signer.token(f"early-{index}")), Limited)
+    cluster.now = 1
+    assert await proven_at_once(proofs, cluster, 10) == 10
+
+
+@X9
+async def test_X9_without_keys_the_rate_of_all_is_not_charged_for_what_the_limit_of_a_source_refuses():
+    cluster = Cluster()
+    cluster.hidden = True
+    proofs = cluster.proofs()
+    for index in range(100):
+        await refused(proofs, Signer().token("a", jti=str(index)))
+    assert await proven_at_once(proofs, cluster, 20, "10.0.0.2") == 20
+
+
+@X9
+async def test_X9_without_keys_a_source_is_not_charged_for_a_review_that_has_no_answer():
+    cluster = Cluster()
+    cluster.hidden = True
+    proofs = cluster.proofs()
+    await prove(proofs, cluster.signer.token("a"))
+    cluster.dark = True
+    for index in range(25):
+        with pytest.raises(ApiUnreachable):
+            await prove(proofs, cluster.signer.token(f"early-{index}"))
+    cluster.dark = False
+    assert await proven_at_once(proofs, cluster, 10) == 10
+
+
+@X9
+async def test_X9_without_keys_a_review_that_many_wait_for_gives_back_one_charge():
+    cluster = Cluster()
+    cluster.hidden = True
+    proofs = cluster.proofs()
+    for index in range(10):
+        assert isinstance(await refused(proofs, Signer().token("a", jti=str(index))), Unproven)
+    token = cluster.signer.token("a")
+    assert len(await asyncio.gather(*[prove(proofs, token) for _ in range(10)])) == 10
+    answers = [await refused(proofs, Signer().token("b", jti=str(index))) for index in range(20)]
+    assert [type(one) for one in answers] == [Unproven] * 10 + [Limited] * 10
+
+
+@X9
+async def test_X9_without_keys_the_charge_is_given_back_though_whoever_asked_has_left():
+    cluster = Cluster()
+    cluster.hidden = True
+    proofs = cluster.proofs()
+    await prove(proofs, cluster.signer.token("a"))
+    for index in range(20):
+        token = cluster.signer.token(f"left-{index}")
+        before = cluster.reviews
+        asking = asyncio.ensure_future(prove(proofs, token))
+        while cluster.reviews == before:
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await prove(proofs, token, "10.0.0.2")
+        assert cluster.reviews == before + 1
+    assert await proven_at_once(proofs, cluster, 10) == 10
 
 
 @X9

@@ -191,20 +191,20 @@ async def test_X9_a_source_that_opens_connections_without_end_loses_its_oldest_a
 
 @X9
 async def test_X9_a_pod_that_opens_connections_without_end_loses_its_own_oldest_and_another_pod_none(place: Place):
-    agent = place.agent(place.authority.certificate)
-    await agent.exchange({})
-    place.proves = "pod-x"
-    opened = list[asyncio.StreamReader]()
-    async with asyncio.timeout(30):
-        for _ in range(OF_POD_MAXIMUM + 3):
-            reader, writer = await place.connection()
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        try:
             writer.write(b"POST /rendezvous/v1/u/announce HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
-            assert b" 200 " in await reader.readline()
-            opened.append(reader)
-        for reader in opened[:3]:
-            with suppress(ConnectionResetError):
-                await reader.read()
-    assert not any(reader.at_eof() for reader in opened[3:])
+            return b" 200 " in await reader.readuntil(b"}")
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return False
+
+    other = await place.connection()
+    assert await answered(*other)
+    place.proves = "pod-x"
+    opened = [await place.connection() for _ in range(OF_POD_MAXIMUM + 3)]
+    assert [await answered(*one) for one in opened] == [True] * len(opened)
+    assert [await answered(*one) for one in opened] == [False] * 3 + [True] * OF_POD_MAXIMUM
     place.proves = "pod-a"
-    assert (await agent.exchange({})).kind is Kind.WAIT
-    agent.close()
+    assert await answered(*other)
+    for _, writer in (*opened, other):
+        writer.close()
