@@ -138,11 +138,12 @@ class Proofs:
 
     async def _review(self, checked: Checked, charged: bool) -> Proof | str:
         """Have a token reviewed; its source, if it was charged, is charged for a refusal only."""
-        found: Proof | str | None = None
+        refused = False
         try:
             found = proof(await self._kube.review_token(checked.token, names.RENDEZVOUS_AUDIENCE))
+            refused = isinstance(found, str)
         finally:
-            if charged and not isinstance(found, str):
+            if charged and not refused:
                 self._by_source.give_back(checked.source, self._clock())
         if isinstance(found, Proof):
             _keep(self._accepted, checked.digest, (self._clock() + KEPT, found))
