@@ -13,8 +13,9 @@ import asyncio
 import errno
 import os
 import re
+import stat
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,11 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast.activities.data.fetch import Fetched, Filling
+from holdfast.activities.data.folder import Folder, at, within
 from holdfast.activities.data.journal import ENDING, Journal
 from holdfast.activities.data.record import Record, Seal, as_json, check, from_json
-from holdfast.activities.data.room import MARK, NamespaceRoom, make_folder, write
-from holdfast.activities.data.storage import Away, Entry, Storage, digest_of
+from holdfast.activities.data.room import MARK, NamespaceRoom
+from holdfast.activities.data.storage import OBJECTS_MAXIMUM, Away, Entry, Storage, digest_of
 
 AT_ONCE: Final = 4
 """Objects of one data set that are fetched at the same time."""
@@ -35,6 +37,8 @@ _STALE: Final = 3600.0
 """Seconds without a write after which a partial file counts as abandoned."""
 _FRESH: Final = 30.0
 """Seconds for which a look at a data set counts for the creation that follows it."""
+_RECORDS: Final = OBJECTS_MAXIMUM * 4096
+"""Bytes of records that are read at most."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _OLD_HOME: Final = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
@@ -123,13 +127,15 @@ class Cache:
             # The digest alone gives no access to a data set: the source that it came from must be the one asked for.
             if not records or digest_of(source, entries) != digest:
                 return None
-            _clean(home / "data", entries)
+            _clean(within(home, "data"), entries)
             now = [check(home / "data" / one.entry.key, one) for one in records]
             whole = [one for one in now if one is not None]
             if len(whole) < len(records):
                 return None
             if whole != records:
                 self._complete(home, source, whole)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise self.away(error) from None
         return Held(len(entries), sum(one.size for one in entries))
@@ -137,9 +143,10 @@ class Cache:
     def _records(self, home: Path, source: str) -> list[Record]:
         """Return the records of a complete data set; none if it is not complete, or its seal is not valid."""
         try:
-            document: Any = self._seal.read(_name(home), (home / MARK).read_bytes())
+            text = within(home).read(MARK, _RECORDS)
         except FileNotFoundError:
             return []
+        document: Any = self._seal.read(_name(home), text) if text is not None else None
         try:
             return [from_json(one) for one in document["objects"]] if document["source"] == source else []
         except (ValueError, KeyError, TypeError):
@@ -160,7 +167,7 @@ class Cache:
         try:
             async with lock:  # This worker runs one fetch per data set; the next finds its files.
                 await asyncio.to_thread(self._remove_stale, home)
-                journal = Journal(home, _name(home), self._seal)
+                journal = Journal(_name(home), self._seal)
                 await self._fill(Filling(storage, source, home, fetched, journal, self._not_md5), entries)
         except OSError as error:
             if error.errno in _FULL:
@@ -207,20 +214,24 @@ class Cache:
 
         A file that is still being written is younger than `_STALE`: each piece that arrives renews its time.
         """
-        for pattern in ("*/*/part/*", "*/*/.*", "*/*/uses/.*"):
-            for part in self._root.glob(pattern):
-                with suppress(OSError):
-                    is_old = time.time() - part.stat().st_mtime > _STALE
-                    if is_old and part.suffix != ENDING and part.parent.parent != home:
-                        part.unlink()
+        with suppress(OSError):
+            for namespace, room in _folders(at(self._root)):
+                for digest, other in _folders(room):
+                    if (namespace, digest) != (home.parent.name, home.name):
+                        _remove_old(other, lambda one: one.startswith("."))
+                        for inner, folder in _folders(other):
+                            if inner == "part":
+                                _remove_old(folder, lambda one: not one.endswith(ENDING))
+                            elif inner == "uses":
+                                _remove_old(folder, lambda one: one.startswith("."))
 
     def _begin(self, filling: Filling, entries: Sequence[Entry]) -> dict[str, Record]:
         """Return the records of those files that are there with the content that was fetched, by key."""
         home = filling.home
-        for folder, mode in ((home.parent, 0o755), (home, 0o755), (home / "data", 0o755), (home / "part", 0o700)):
-            make_folder(folder, mode)
-        _clean(home / "data", entries)
-        filling.journal.open()
+        with suppress(FileExistsError):
+            self._root.mkdir(mode=0o755, parents=True)
+        _clean(within(home, "data", mode=0o755), entries)
+        filling.journal.open(within(home, "part", mode=0o700))
         known = {one.entry.key: [one] for one in self._records(home, filling.source)}
         found: dict[str, Record] = {}
         for entry in entries:
@@ -236,30 +247,46 @@ class Cache:
     def _complete(self, home: Path, source: str, records: Sequence[Record]) -> None:
         """Mark the data set as complete, by one rename."""
         document = {"source": source, "objects": [as_json(one) for one in records]}
-        write(home / MARK, self._seal.write(_name(home), document))
+        within(home).write(MARK, self._seal.write(_name(home), document))
 
 
 def _name(home: Path) -> str:
     return f"{home.parent.name}/{home.name}"
 
 
-def _clean(data: Path, entries: Iterable[Entry]) -> None:
+def _clean(data: Folder, entries: Iterable[Entry]) -> None:
     """Remove whatever is no file of the data set: pods would read it, too, and links lead elsewhere."""
     keys = {one.key for one in entries}
     folders = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
     _clean_folder(data, "", keys, folders)
 
 
-def _clean_folder(folder: Path, before: str, keys: set[str], folders: set[str]) -> None:
-    with suppress(FileNotFoundError), os.scandir(folder) as found:
-        for one in found:
-            key = f"{before}{one.name}"
+def _clean_folder(folder: Folder, before: str, keys: set[str], folders: set[str]) -> None:
+    for one in folder.entries():
+        key = f"{before}{one.name}"
+        with suppress(FileNotFoundError):
             if one.is_dir(follow_symlinks=False):
-                _clean_folder(Path(one.path), f"{key}/", keys, folders)
+                _clean_folder(folder.inner(one.name), f"{key}/", keys, folders)
                 if key not in folders:
-                    os.rmdir(one.path)
+                    os.rmdir(one.name, dir_fd=folder.number)
             elif key not in keys or not one.is_file(follow_symlinks=False):
-                os.unlink(one.path)
+                os.unlink(one.name, dir_fd=folder.number)
+
+
+def _folders(folder: Folder) -> Iterator[tuple[str, Folder]]:
+    """Return the folders in a folder; links are none."""
+    for one in folder.entries():
+        with suppress(OSError):
+            if one.is_dir(follow_symlinks=False):
+                yield one.name, folder.inner(one.name)
+
+
+def _remove_old(folder: Folder, is_part: Callable[[str], bool]) -> None:
+    for one in folder.entries():
+        with suppress(OSError):
+            found = one.stat(follow_symlinks=False)
+            if is_part(one.name) and not stat.S_ISDIR(found.st_mode) and time.time() - found.st_mtime > _STALE:
+                folder.remove(one.name)
 
 
 async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:

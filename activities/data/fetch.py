@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.activities.data.folder import within
 from holdfast.activities.data.journal import Journal, Part
 from holdfast.activities.data.record import Record, look
 from holdfast.activities.data.storage import Away, Changed, Entry, Storage
@@ -63,7 +64,7 @@ class Filling:
                     if resumed or part.sha256.hexdigest() != before:
                         raise Changed(f"object {entry.key!r} did not come as its etag states")
                     self.not_md5.add(self.source)
-            await asyncio.to_thread(_place, part, self.home / "data" / entry.key)
+            await asyncio.to_thread(_place, part, self.home, entry.key)
         except (Away, asyncio.CancelledError):
             if not part.bytes:
                 await self._drop(part)
@@ -92,7 +93,7 @@ class Filling:
 
     async def _drop(self, part: Part) -> None:
         with suppress(OSError):
-            await asyncio.to_thread(part.path.unlink, missing_ok=True)
+            await asyncio.to_thread(part.folder.remove, part.name)
         self.journal.dropped(part)
 
     async def _begin_again(self, entry: Entry, part: Part) -> Part:
@@ -116,9 +117,10 @@ class Filling:
         return record
 
 
-def _place(part: Part, target: Path) -> None:
+def _place(part: Part, home: Path, key: str) -> None:
     part.file.flush()
     os.fchmod(part.file.fileno(), 0o444)  # Pods run as any user.
     os.fsync(part.file.fileno())
-    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    part.path.replace(target)
+    *folders, name = key.split("/")
+    target = within(home, "data", *folders, mode=0o755)
+    os.replace(part.name, name, src_dir_fd=part.folder.number, dst_dir_fd=target.number)

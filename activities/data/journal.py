@@ -11,24 +11,28 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import threading
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from holdfast.activities.data.folder import SMALL, Folder
 from holdfast.activities.data.record import PIECE, Record, Seal, as_json, from_json
 from holdfast.activities.data.storage import Entry
 
 ENDING: Final = ".jsonl"
+_MOST: Final = 1024 * 1024 * 1024
+"""Bytes of a journal that are read at most."""
 
 
 @dataclass(eq=False)
 class Part:
     """A file that is being fetched: its bytes and their hashes so far."""
 
-    path: Path
+    folder: Folder
+    name: str
     file: BinaryIO
     bytes: int = 0
     sha256: Any = field(default_factory=hashlib.sha256)
@@ -47,7 +51,7 @@ class Part:
             known: by number of bytes: the hash up to there.
         """
         self.file.seek(0)
-        kept, ahead = Part(self.path, self.file), Part(self.path, self.file)
+        kept, ahead = Part(self.folder, self.name, self.file), Part(self.folder, self.name, self.file)
         for end in sorted(known):
             while ahead.bytes < end and (piece := self.file.read(min(PIECE, end - ahead.bytes))):
                 ahead._add(piece)
@@ -67,10 +71,11 @@ class Part:
 class Journal:
     """What the fetches of one data set have done."""
 
-    def __init__(self, home: Path, name: str, seal: Seal) -> None:
-        """Set the data set's folder, and its name in seals."""
-        self._folder, self._name, self._seal = home / "part", name, seal
-        self._path = self._folder / f"{uuid.uuid4().hex}{ENDING}"
+    def __init__(self, name: str, seal: Seal) -> None:
+        """Set the data set's name in seals."""
+        self._name, self._seal = name, seal
+        self._folder: Folder | None = None
+        self._file = f"{uuid.uuid4().hex}{ENDING}"
         self._number = -1
         self._writing = threading.Lock()
         self._told: set[str] = set()
@@ -79,27 +84,34 @@ class Journal:
         """By key: what was fetched, the latest last."""
         self._parts: dict[str, dict[int, str]] = {}
 
-    def open(self) -> None:
+    def open(self, folder: Folder) -> None:
         """Read the journals that are there, and take over those that nobody writes.
+
+        Args:
+            folder: where the parts of the data set are.
 
         Raises:
             OSError: if the folder cannot be used.
         """
-        self._number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._folder, flags = folder, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._number = os.open(self._file, flags, 0o600, dir_fd=folder.number)
         fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for path in sorted(self._folder.glob(f"*{ENDING}")):
-            if path != self._path:
-                self._take(path)
+        for name in sorted(one.name for one in folder.entries()):
+            if name.endswith(ENDING) and name != self._file:
+                self._take(folder, name)
 
-    def _take(self, path: Path) -> None:
-        with suppress(FileNotFoundError), path.open("rb") as file:
+    def _take(self, folder: Folder, name: str) -> None:
+        number = folder.file(name)
+        if number is None:
+            return
+        with os.fdopen(number, "rb") as file:
             is_left = _locks(file)
-            for line in file:
+            while file.tell() < _MOST and (line := file.readline(SMALL)):
                 document = self._seal.read(self._name, line) if line.strip() else None
                 if document is not None and self._heard(document) and is_left:
                     self._append(document, document.get("part", ""))
             if is_left:
-                path.unlink(missing_ok=True)
+                folder.remove(name)
 
     def _heard(self, document: Any) -> bool:
         try:
@@ -118,12 +130,12 @@ class Journal:
 
     def reached(self, part: Part) -> None:
         """Remember how far a part has come."""
-        name = part.path.name
+        name = part.name
         self._append({"part": name, "bytes": part.bytes, "sha256": part.sha256.hexdigest()}, name)
 
     def dropped(self, part: Part) -> None:
         """Forget a part that was removed."""
-        self._told.discard(part.path.name)
+        self._told.discard(part.name)
 
     def came(self, entry: Entry) -> list[Record]:
         """Return a record for each time that an object came whole: its file may be in place, with an unknown stamp."""
@@ -145,17 +157,19 @@ class Journal:
         Raises:
             OSError: if the folder cannot be used.
         """
-        start = _start(entry)
+        folder, start = self._folder, _start(entry)
+        if folder is None:
+            raise RuntimeError("the journal is not open")
         for name, known in self._parts.items():
             if name.startswith(start) and "/" not in name and entry.etag:
                 with suppress(FileNotFoundError):
-                    part = _opened(self._folder / name, os.O_RDWR)
+                    part = _opened(folder, name, os.O_RDWR)
                     if part is not None:
                         part.go_on({end: sha256 for end, sha256 in known.items() if end <= entry.size})
                         return part
         part = None
         while part is None:  # Another fetch that has just completed the data set may remove it before it is locked.
-            part = _opened(self._folder / f"{start}{uuid.uuid4().hex}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            part = _opened(folder, f"{start}{uuid.uuid4().hex}", os.O_RDWR | os.O_CREAT | os.O_EXCL)
         return part
 
     def close(self, *, done: bool) -> None:
@@ -164,14 +178,14 @@ class Journal:
             if self._number >= 0:
                 number, self._number = self._number, -1
                 os.close(number)
-            if done or not self._told:
-                self._path.unlink(missing_ok=True)
-        if done:
-            for path in self._folder.iterdir():
+            if self._folder is not None and (done or not self._told):
+                self._folder.remove(self._file)
+        if self._folder is not None and done:
+            for one in self._folder.entries():
                 with suppress(OSError):
-                    left = _opened(path, os.O_RDWR) if path.suffix != ENDING else None
+                    left = _opened(self._folder, one.name, os.O_RDWR) if not one.name.endswith(ENDING) else None
                     if left is not None:
-                        path.unlink()
+                        self._folder.remove(one.name)
                         left.file.close()
 
 
@@ -180,11 +194,19 @@ def _start(entry: Entry) -> str:
     return f"{hashlib.sha256(json.dumps([entry.key, entry.size, entry.etag]).encode()).hexdigest()[:32]}."
 
 
-def _opened(path: Path, flags: int) -> Part | None:
+def _opened(folder: Folder, name: str, flags: int) -> Part | None:
     """Open and lock a part; None if another fetch writes it, or has just renamed it into place."""
-    file = os.fdopen(os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+b")
-    if _locks(file) and path.exists() and os.path.samestat(path.lstat(), os.fstat(file.fileno())):
-        return Part(path, file)
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    number = os.open(name, flags, 0o600, dir_fd=folder.number)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        return None
+    file = os.fdopen(number, "r+b")
+    with suppress(FileNotFoundError):
+        if _locks(file):
+            there = os.stat(name, dir_fd=folder.number, follow_symlinks=False)
+            if os.path.samestat(there, os.fstat(number)):
+                return Part(folder, name, file)
     file.close()
     return None
 

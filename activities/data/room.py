@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast import names
+from holdfast.activities.data.folder import Folder, at
 from holdfast.activities.data.storage import Away, BadData
 from holdfast.model.spec.mount import check_digest
 from holdfast.policy.sides.data_room import Room, Stored, oldest_first, room_for
@@ -31,6 +33,9 @@ from holdfast.policy.sides.data_room import Room, Stored, oldest_first, room_for
 MARK: Final = "complete.json"
 _LOCK_SECONDS: Final = 20.0
 _AT_ONCE: Final = 8
+_LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+Mark = tuple[str, str]
+"""The digest of a data set, and the name of a mark in its folder."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
 
@@ -71,7 +76,7 @@ class NamespaceRoom:
         """
         if not names.DNS_LABEL.match(namespace):
             raise ValueError(f"{namespace!r}: expected the name of a namespace")
-        self.namespace, self.folder, self._quota = namespace, root / namespace, quota
+        self._root, self.namespace, self.folder, self._quota = root, namespace, root / namespace, quota
 
     def home(self, digest: str) -> Path:
         """Return the folder of a data set.
@@ -90,14 +95,18 @@ class NamespaceRoom:
         """
 
         def mark() -> bool:
-            if not (self.home(digest) / MARK).is_file():
+            try:
+                home = self._at(digest)
+                if not stat.S_ISREG(os.stat(MARK, dir_fd=home.number, follow_symlinks=False).st_mode):
+                    return False
+            except FileNotFoundError:
                 return False
             self._mark(digest, use)
             with suppress(FileNotFoundError):
-                os.utime(self.home(digest) / "room.json")
+                os.utime("room.json", dir_fd=home.number, follow_symlinks=False)
             return True
 
-        return await self._locked(mark) if await asyncio.to_thread(self.home(digest).is_dir) else False
+        return await self._locked(mark) if await asyncio.to_thread(self._has, digest) else False
 
     async def reserve(self, digest: str, size: int, use: Use, ended: Ended) -> None:
         """Reserve room for a data set and mark it as used; evict what nobody uses, as far as that is needed.
@@ -108,7 +117,7 @@ class NamespaceRoom:
             Away: if the lock cannot be had.
             OSError: if the folder cannot be used.
         """
-        await asyncio.to_thread(self._make, self.folder)
+        await asyncio.to_thread(self._begin)
         room = await self._locked(lambda: self._reserve(digest, size, use, {}))
         if room.waits:
             over = await self._over(digest, size, use, ended)
@@ -127,57 +136,66 @@ class NamespaceRoom:
         """
 
         def drop() -> None:
-            path = self._mark_path(digest, use.uid)
-            if _read_use(path) == use:
-                path.unlink(missing_ok=True)
+            self._drop(digest, _mark_name(use.uid), use)
 
-        if await asyncio.to_thread(self.home(digest).is_dir):
+        if await asyncio.to_thread(self._has, digest):
             await self._locked(drop)
 
     # Under the lock.
 
-    def _reserve(self, digest: str, size: int, use: Use, over: dict[Path, Use]) -> Room:
-        for path, gone in over.items():
-            if _read_use(path) == gone:
-                path.unlink(missing_ok=True)
+    def _reserve(self, digest: str, size: int, use: Use, over: dict[Mark, Use]) -> Room:
+        for (marked, name), gone in over.items():
+            self._drop(marked, name, gone)
         room = room_for(self.stored(), digest, size, use.uid, self._quota)
         if room.problem:
             return room
         for one in room.evict:
             # Complete or absent: no moment shows a part of it.
-            self._make(self._gone)
-            self.home(one).rename(self._gone / f"{one}.{uuid.uuid4().hex}")
-        home = self.home(digest)
-        self._make(home)
-        write(home / "room.json", json.dumps({"bytes": size}).encode())
+            folder, gone = self._at(), self._at(".gone", make=True)
+            os.rename(one, f"{one}.{uuid.uuid4().hex}", src_dir_fd=folder.number, dst_dir_fd=gone.number)
+        home = self._at(self.home(digest).name, make=True)
+        home.write("room.json", json.dumps({"bytes": size}).encode())
         self._mark(digest, use)
         return room
 
     def _mark(self, digest: str, use: Use) -> None:
-        path = self._mark_path(digest, use.uid)
-        self._make(path.parent, 0o700)
         text = {"uid": use.uid, "workflow_id": use.workflow_id, "cluster": use.cluster, "token": use.token}
-        write(path, json.dumps(text).encode())
+        self._at(digest, make=True)
+        self._at(digest, "uses", make=True, mode=0o700).write(_mark_name(use.uid), json.dumps(text).encode())
+
+    def _drop(self, digest: str, name: str, use: Use) -> None:
+        with suppress(FileNotFoundError):
+            uses = self._at(digest, "uses")
+            if _read_use(uses, name) == use:
+                uses.remove(name)
 
     # Without it.
 
     def stored(self) -> list[Stored]:
         """Return the data sets of the namespace."""
         found: list[Stored] = []
-        for home in self._homes():
-            users = frozenset(use.uid if use is not None else str(path) for path, use in _uses(home))
-            found.append(Stored(home.name, *_reserved(home), users))
+        for digest, home in self._homes():
+            users = frozenset(use.uid if use is not None else f"{digest}/{name}" for name, use in _uses(home))
+            found.append(Stored(digest, *_reserved(home), users))
         return found
 
-    def _homes(self) -> Iterator[Path]:
-        if self.folder.is_dir():
-            for home in self.folder.iterdir():
-                if _DIGEST.fullmatch(home.name) and home.is_dir() and not home.is_symlink():
-                    yield home
+    def _homes(self) -> Iterator[tuple[str, Folder]]:
+        with suppress(FileNotFoundError):
+            folder = self._at()
+            for one in folder.entries():
+                if _DIGEST.fullmatch(one.name) and one.is_dir(follow_symlinks=False):
+                    with suppress(FileNotFoundError, NotADirectoryError):
+                        yield one.name, folder.inner(one.name)
 
-    async def _over(self, digest: str, size: int, use: Use, ended: Ended) -> dict[Path, Use]:
+    def _uses(self, digest: str) -> list[tuple[str, Use | None]]:
+        try:
+            return _uses(self._at(digest))
+        except FileNotFoundError:
+            return []
+
+    async def _over(self, digest: str, size: int, use: Use, ended: Ended) -> dict[Mark, Use]:
         """Return marks of workloads that have ended, of as many data sets as must go: the oldest first."""
-        over: dict[Path, Use] = {}
+        over: dict[Mark, Use] = {}
         stored = await asyncio.to_thread(self.stored)
         excess = sum(one.bytes for one in stored if one.digest != digest) + size - (self._quota or 0)
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -191,33 +209,44 @@ class NamespaceRoom:
                 break
             if one.digest == digest or use.uid in one.users:
                 continue
-            marks = await asyncio.to_thread(_uses, self.home(one.digest))
+            marks = await asyncio.to_thread(self._uses, one.digest)
             gone = await asyncio.gather(*(ask(mark) for _, mark in marks))
-            over.update((path, mark) for (path, mark), is_gone in zip(marks, gone, strict=True) if mark and is_gone)
+            for (name, mark), is_gone in zip(marks, gone, strict=True):
+                if mark and is_gone:
+                    over[one.digest, name] = mark
             if all(gone):
                 excess -= one.bytes
         return over
 
-    def _mark_path(self, digest: str, uid: str) -> Path:
-        return self.home(digest) / "uses" / hashlib.sha256(uid.encode()).hexdigest()[:32]
+    def _begin(self) -> None:
+        with suppress(FileExistsError):
+            self._root.mkdir(mode=0o755, parents=True)
+        self._at(make=True)
 
-    @property
-    def _gone(self) -> Path:
-        return self.folder / ".gone"
+    def _at(self, *names: str, make: bool = False, mode: int = 0o755) -> Folder:
+        return at(self._root, self.namespace, *names, mode=mode if make else None)
+
+    def _has(self, digest: str) -> bool:
+        try:
+            self._at(self.home(digest).name)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _empty(self) -> None:
         """Free the room of what was evicted, by this worker or by one that was killed."""
-        if self._gone.is_dir() and not self._gone.is_symlink():
-            for one in self._gone.iterdir():
-                shutil.rmtree(one, ignore_errors=True)
-
-    @staticmethod
-    def _make(folder: Path, mode: int = 0o755) -> None:
-        make_folder(folder, mode)
+        with suppress(FileNotFoundError):
+            gone = self._at(".gone")
+            for one in gone.entries():
+                if one.is_dir(follow_symlinks=False):
+                    shutil.rmtree(one.name, ignore_errors=True, dir_fd=gone.number)
+                else:
+                    gone.remove(one.name)
 
     async def _locked(self, do: Callable[[], T]) -> T:
         def attempt() -> tuple[T] | None:
-            number = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            folder = self._at()
+            number = os.open(".lock", _LOCK, 0o600, dir_fd=folder.number)
             try:
                 fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return (do(),)
@@ -238,59 +267,37 @@ class NamespaceRoom:
         return done[0]
 
 
-def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Create a folder, if there is none; a link in its place is none.
-
-    Raises:
-        OSError: if it cannot be created.
-    """
-    folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    if folder.is_symlink():
-        raise OSError(errno.ELOOP, f"{folder} is a symbolic link")
+def _mark_name(uid: str) -> str:
+    return hashlib.sha256(uid.encode()).hexdigest()[:32]
 
 
-def write(path: Path, text: bytes) -> None:
-    """Write a small file as a whole, so that it is there after a crash, or the one before.
-
-    Raises:
-        OSError: if it cannot be written; nothing of it is left then.
-    """
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with part.open("xb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-def _uses(home: Path) -> list[tuple[Path, Use | None]]:
+def _uses(home: Folder) -> list[tuple[str, Use | None]]:
     """Return the marks of a data set; one that cannot be read is a use by somebody unknown."""
-    folder = home / "uses"
     try:
-        # A name with a dot is not yet renamed into place, or was left by a crash.
-        return [(path, _read_use(path)) for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
-    except FileNotFoundError:
+        folder = home.inner("uses")
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    # A name with a dot is not yet renamed into place, or was left by a crash.
+    return [(name, _read_use(folder, name)) for name in sorted(os.listdir(folder.number)) if not name.startswith(".")]
 
 
-def _read_use(path: Path) -> Use | None:
+def _read_use(folder: Folder, name: str) -> Use | None:
     try:
-        given: Any = json.loads(path.read_bytes())
+        given: Any = json.loads(folder.read(name) or b"")
         return Use(str(given["uid"]), str(given["workflow_id"]), str(given["cluster"]), str(given["token"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _reserved(home: Path) -> tuple[int, float]:
+def _reserved(home: Folder) -> tuple[int, float]:
     """Return the bytes reserved for a data set, and when it was last staged; if nothing says so, what is there."""
-    path = home / "room.json"
     try:
-        return max(0, int(json.loads(path.read_bytes())["bytes"])), path.stat().st_mtime
-    except (OSError, ValueError, KeyError, TypeError):
-        sizes = [os.lstat(os.path.join(folder, one)).st_size for folder, _, files in os.walk(home) for one in files]
-        return sum(sizes), 0.0
+        size = max(0, int(json.loads(home.read("room.json") or b"")["bytes"]))
+        return size, os.stat("room.json", dir_fd=home.number, follow_symlinks=False).st_mtime
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = 0
+        for _, _, files, number in os.fwalk(".", dir_fd=home.number):
+            for one in files:
+                with suppress(FileNotFoundError):
+                    found += os.stat(one, dir_fd=number, follow_symlinks=False).st_size
+        return found, 0.0

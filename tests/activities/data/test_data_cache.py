@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.activities.data import cache as data_cache
 from holdfast.activities.data.cache import Cache, Held, data_path
 from holdfast.activities.data.fetch import Fetched
+from holdfast.activities.data.folder import Folder
 from holdfast.activities.data.storage import Away, BadData, Changed, Entry, check_keys, digest_of
 
 ROW = pytest.mark.row
@@ -139,14 +139,14 @@ async def test_D49_a_disk_that_is_full_at_the_mark_is_left_no_fuller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, store = Cache(tmp_path), Memory(a=b"hello")
-    write = data_cache.write
+    write = Folder.write
 
-    def full_at_the_mark(path: Path, text: bytes) -> None:
-        write(path.with_name("a part of it"), text)
-        path.with_name("a part of it").unlink()
+    def full_at_the_mark(folder: Folder, name: str, text: bytes) -> None:
+        write(folder, "a part of it", text)
+        folder.remove("a part of it")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(data_cache, "write", full_at_the_mark)
+    monkeypatch.setattr(Folder, "write", full_at_the_mark)
     for _ in range(3):
         with pytest.raises(Away, match="No space left on device"):
             await filled(cache, store)
