@@ -98,7 +98,7 @@ class Cache:
 
     def room(self, namespace: str) -> NamespaceRoom:
         """Return the room of a namespace."""
-        return NamespaceRoom(self._root, namespace, self._quota_of(namespace))
+        return NamespaceRoom(self._root, namespace, self._quota_of(namespace), self._seal)
 
     async def held(self, namespace: str, digest: str, source: str) -> Held | None:
         """Return one version of a source, if it is complete in the cache with the content that was fetched; else None.

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.activities.data import record
 from holdfast.activities.data.folder import within
 from holdfast.activities.data.journal import Journal, Part
 from holdfast.activities.data.record import Record, look
 from holdfast.activities.data.storage import Away, Changed, Entry, Storage
 
 _TICK: Final = 0.02
-"""Seconds after which a file system's clock has moved on: a later change then shows in a file's stamp."""
+"""Seconds by which a file system's clock may be behind."""
 _MD5: Final = re.compile(r'"?([0-9a-f]{32})"?')
 
 
@@ -108,13 +109,13 @@ class Filling:
             Changed: if it is not.
             OSError: if the file system cannot be used.
         """
-        await asyncio.sleep(_TICK)
+        await asyncio.sleep(record.SETTLED + _TICK)  # Its stamp then proves its content.
         found = await asyncio.to_thread(look, self.home / "data" / entry.key)
         if found is None or found[0] != sha256:
             raise Changed(f"object {entry.key!r} was changed while it was written")
-        record = Record(entry, sha256, found[1])
-        await asyncio.to_thread(self.journal.add, record)
-        return record
+        whole = Record(entry, sha256, found[1])
+        await asyncio.to_thread(self.journal.add, whole)
+        return whole
 
 
 def _place(part: Part, home: Path, key: str) -> None:

@@ -1,8 +1,9 @@
 """Records of files in the cache: what was fetched, by hash, and how to find out that a file has changed (row X10).
 
 A file's stamp is its size, times, inode, mode and owner. No program can set the time of a file's last change of status
-(`ctime`), so whoever writes to a file changes its stamp. A file with its recorded stamp is not read again. A file with
-another stamp is hashed.
+(`ctime`), so `write` changes a file's stamp. A write to a mapped page does so only if that page was clean: so a file is
+flushed before it is hashed, and its stamp proves nothing while it is younger than `SETTLED`. A file with its recorded
+stamp is not read again. A file with another stamp is hashed.
 
 Records are sealed with a key that workers alone have, if there is one: without it, who can write to the cache can write
 a record, too.
@@ -15,13 +16,17 @@ import hmac
 import json
 import os
 import stat
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from holdfast.activities.data.storage import Entry
 
+SETTLED = 1.0
+"""Seconds after its last change from which on a file's stamp is recorded: a later change has another one."""
 _LOOKS: Final = 5
 PIECE: Final = 8 * 1024 * 1024
 Stamp = tuple[int, ...]
@@ -107,20 +112,31 @@ def hashed(file: BinaryIO, to: Callable[[bytes], None]) -> None:
 
 
 def look(path: Path) -> tuple[str, Stamp] | None:
-    """Return a file's hash and stamp; None if there is no regular file, or it changes while it is read."""
+    """Return a file's hash and stamp; None if there is no regular file, or it changes while it is read.
+
+    The stamp is empty if the file has changed so lately that the stamp would not show another change: no file has it.
+    """
     for _ in range(_LOOKS):
+        begun = time.time()
         file = opened(path)
         if file is None:
             return None
         with file:
+            # A page that is written to while it is mapped then has to be made dirty anew, which changes the stamp.
+            with suppress(OSError):
+                os.fsync(file.fileno())
             before, digest = os.fstat(file.fileno()), hashlib.sha256()
             hashed(file, digest.update)
             if stamp_of(os.fstat(file.fileno())) == stamp_of(before):
-                return digest.hexdigest(), stamp_of(before)
+                return digest.hexdigest(), stamp_of(before) if _is_settled(before, begun) else ()
         if _is_same(path, before):
             return None
         # Another fetch of the data set has put its own in this place.
     return None
+
+
+def _is_settled(found: os.stat_result, now: float) -> bool:
+    return now - found.st_ctime_ns / 1e9 >= SETTLED
 
 
 def _is_same(path: Path, before: os.stat_result) -> bool:

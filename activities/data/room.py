@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar
 
 from holdfast import names
 from holdfast.activities.data.folder import Folder, at
+from holdfast.activities.data.record import Seal
 from holdfast.activities.data.storage import Away, BadData
 from holdfast.model.spec.mount import check_digest
 from holdfast.policy.sides.data_room import Room, Stored, oldest_first, room_for
@@ -68,7 +69,7 @@ async def nobody_knows(namespace: str, use: Use) -> bool:
 class NamespaceRoom:
     """The folder of one namespace."""
 
-    def __init__(self, root: Path, namespace: str, quota: int | None = None) -> None:
+    def __init__(self, root: Path, namespace: str, quota: int | None = None, seal: Seal | None = None) -> None:
         """Set the folder; it is created with the first data set.
 
         Raises:
@@ -77,6 +78,7 @@ class NamespaceRoom:
         if not names.DNS_LABEL.match(namespace):
             raise ValueError(f"{namespace!r}: expected the name of a namespace")
         self._root, self.namespace, self.folder, self._quota = root, namespace, root / namespace, quota
+        self._seal = seal or Seal()
 
     def home(self, digest: str) -> Path:
         """Return the folder of a data set.
@@ -154,7 +156,7 @@ class NamespaceRoom:
             folder, gone = self._at(), self._at(".gone", make=True)
             os.rename(one, f"{one}.{uuid.uuid4().hex}", src_dir_fd=folder.number, dst_dir_fd=gone.number)
         home = self._at(self.home(digest).name, make=True)
-        home.write("room.json", json.dumps({"bytes": size}).encode())
+        home.write("room.json", self._seal.write(self._room_name(digest), {"bytes": size}))
         self._mark(digest, use)
         return room
 
@@ -176,8 +178,24 @@ class NamespaceRoom:
         found: list[Stored] = []
         for digest, home in self._homes():
             users = frozenset(use.uid if use is not None else f"{digest}/{name}" for name, use in _uses(home))
-            found.append(Stored(digest, *_reserved(home), users))
+            found.append(Stored(digest, *self._reserved(digest, home), users))
         return found
+
+    def _reserved(self, digest: str, home: Folder) -> tuple[int, float]:
+        """Return the bytes reserved for a data set, and when it was last staged; if nothing says so, what is there."""
+        try:
+            size = max(0, int(self._seal.read(self._room_name(digest), home.read("room.json") or b"")["bytes"]))
+            return size, os.stat("room.json", dir_fd=home.number, follow_symlinks=False).st_mtime
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            found = 0
+            for _, _, files, number in os.fwalk(".", dir_fd=home.number):
+                for one in files:
+                    with suppress(FileNotFoundError):
+                        found += os.stat(one, dir_fd=number, follow_symlinks=False).st_size
+            return found, 0.0
+
+    def _room_name(self, digest: str) -> str:
+        return f"{self.namespace}/{digest}/room.json"
 
     def _homes(self) -> Iterator[tuple[str, Folder]]:
         with suppress(FileNotFoundError):
@@ -287,17 +305,3 @@ def _read_use(folder: Folder, name: str) -> Use | None:
         return Use(str(given["uid"]), str(given["workflow_id"]), str(given["cluster"]), str(given["token"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _reserved(home: Folder) -> tuple[int, float]:
-    """Return the bytes reserved for a data set, and when it was last staged; if nothing says so, what is there."""
-    try:
-        size = max(0, int(json.loads(home.read("room.json") or b"")["bytes"]))
-        return size, os.stat("room.json", dir_fd=home.number, follow_symlinks=False).st_mtime
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        found = 0
-        for _, _, files, number in os.fwalk(".", dir_fd=home.number):
-            for one in files:
-                with suppress(FileNotFoundError):
-                    found += os.stat(one, dir_fd=number, follow_symlinks=False).st_size
-        return found, 0.0

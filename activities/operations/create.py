@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from temporalio import activity
+
 from holdfast import names
+from holdfast.activities.data.room import Use
 from holdfast.activities.data.stage import still_whole
+from holdfast.activities.entities.over import is_over
 from holdfast.activities.kube.client import Conflict, NotFound, Object
 from holdfast.activities.kube.priority import BEGINNING
 from holdfast.activities.kube.raw import mapping
@@ -76,7 +80,7 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
         if tries() > 1:
             raise Interrupted(f"the submission of attempt {given.attempt} was interrupted: it is replaced whole")
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
-    if given.components and (why := await still_whole(site, given.target, given.data, pulse)):
+    if given.components and (why := await lost_data(site, given, pulse)):
         lost = Refusal("DataNotReady", why)
         return Created(failure=failure_of(given, given.components[0], lost))
     for index, component in enumerate(given.components):
@@ -93,6 +97,15 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
     await persist(pulse, "marking the attempt submitted", lambda: _mark_submitted(site, given, owner))
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_submitted))
     return Created(objects=tuple(objects))
+
+
+async def lost_data(site: Site, given: CreateInput, pulse: Pulse) -> str:
+    """Complete the data sets that the pods read; return why they can never read them, empty if they can (row X10)."""
+
+    async def ended(namespace: str, use: Use) -> bool:
+        return await is_over(site, activity.client(), namespace, use)
+
+    return await still_whole(site, given.target, given.data, pulse, ended)
 
 
 def _waiting_for(given: CreateInput, made: int) -> str:

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from holdfast.activities.data import record
 from holdfast.activities.data.cache import Cache
 from tests.activities.data.stored import Memory, knows, staged
 
@@ -38,6 +39,7 @@ def run(root: Path, at: int) -> None:
         if event in TOUCHES and (event == "fcntl.flock" or is_here(event, args)) and next(touched) == at:
             os._exit(DIED)
 
+    record.SETTLED = 0.0
     sys.addaudithook(hook)
     cache = Cache(root, lambda _: 100)
     done = asyncio.run(staged(cache, objects(), "v", "new", ended=knows({"u"})))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -88,12 +89,31 @@ async def test_X10_a_copy_with_other_times_is_read_once_and_then_believed(
     (first,) = (await staged(cache, store, "u", "corpus")).sets
     for path in (tmp_path / "team" / first.digest / "data").rglob("*"):
         os.utime(path, (1, 1))
+    await asyncio.sleep(2 * data_record.SETTLED)
     look = data_record.look
     monkeypatch.setattr(data_record, "look", lambda path: (read.append(path), look(path))[1])
     store.asked.clear()
     for reads in (2, 2):
         assert (await staged(cache, store, "u", "corpus", corpus=first.digest)).sets == (first,)
         assert (len(read), store.asked) == (reads, [])
+
+
+async def test_X10_a_stamp_that_is_too_young_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapped page that is dirty changes without another stamp: the file is hashed again until it has settled."""
+    cache, store, read = Cache(tmp_path), Memory(corpus={"a": b"hello, kelp"}), list[Path]()
+    (first,) = (await staged(cache, store, "u", "corpus")).sets
+    path = tmp_path / "team" / first.digest / "data/a"
+    look = data_record.look
+    monkeypatch.setattr(data_record, "look", lambda path: (read.append(path), look(path))[1])
+    monkeypatch.setattr(data_record, "SETTLED", 3600.0)
+    os.utime(path, (1, 1))
+    for reads in (1, 2):
+        assert (await staged(cache, store, "u", "corpus", corpus=first.digest)).sets == (first,)
+        assert len(read) == reads
+    monkeypatch.setattr(data_record, "SETTLED", 0.0)
+    for reads in (3, 3):
+        assert (await staged(cache, store, "u", "corpus", corpus=first.digest)).sets == (first,)
+        assert len(read) == reads
 
 
 def forged(record: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.record import Seal
 from holdfast.activities.data.room import Use
 from tests.activities.data.stored import Memory, content, knows, staged
 
@@ -164,3 +165,13 @@ async def test_X10_a_lock_that_another_worker_holds_is_waited_for(tmp_path: Path
         assert not done
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert (await asyncio.wait_for(waiting, 10)).sets
+
+
+async def test_X10_a_pod_cannot_say_that_a_data_set_takes_no_room(tmp_path: Path) -> None:
+    one = Cache(tmp_path, lambda _: 100, Seal(bytes(range(32))))
+    objects = store()
+    await digest_of(one, objects, "u", "a")
+    b = await digest_of(one, objects, "v", "b")
+    for forged in (Seal(b"a pod's own key").write(f"team/{b}/room.json", {"bytes": 0}), b'{"bytes": 0}'):
+        (tmp_path / "team" / b / "room.json").write_bytes(forged)
+        assert "has no room for it" in (await staged(one, objects, "w", "c", ended=knows(set()))).away
