@@ -107,7 +107,7 @@ async def test_X10_what_is_old_is_not_removed_through_a_link(tmp_path: Path, lin
     for name in ("f", ".f", "part/f", "uses/.f"):
         (victim / name).parent.mkdir(parents=True, exist_ok=True)
         (victim / name).write_bytes(b"theirs")
-        os.utime(victim / name, (time.time() - LONG_AGO,) * 2)
+        os.utime(victim / name, (time.time() - LONG_AGO, time.time() - LONG_AGO))
     (tmp_path / "team").mkdir()
     (tmp_path / "team" / link).parent.mkdir(exist_ok=True)
     # The walk of the cache alone does not reach it.
