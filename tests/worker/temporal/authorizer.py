@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from holdfast.local.programs import gobuild
+from holdfast.local.programs.resolve import Progress
 from holdfast.local.programs.tools import TEMPORAL_SERVER, Release, Tool
 from holdfast.local.system.lock import file_lock
 from holdfast.local.system.paths import PACKAGE, cache_dir
@@ -13,7 +14,7 @@ from holdfast.local.system.paths import PACKAGE, cache_dir
 SOURCE = PACKAGE / "build" / "temporal-server" / "authorizer" / "main.go"
 
 
-def authorizer() -> Path:
+def authorizer(progress: Progress = lambda _: None) -> Path:
     """Return the path of the program; it is built once for each version of its source."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
     tool = Tool(
@@ -27,5 +28,7 @@ def authorizer() -> Path:
     target = cache_dir() / "bin" / tool.file_name
     with file_lock(cache_dir() / "locks" / tool.file_name):
         if not target.exists():
-            gobuild.build(tool, target, cache_dir() / "logs" / f"{tool.file_name}.log", lambda _: None)
+            line = f"building {tool.name} v{tool.version} ..."
+            log = cache_dir() / "logs" / f"{tool.file_name}.log"
+            gobuild.build(tool, target, log, lambda seconds: progress(f"{line} {seconds:.0f} s"))
     return target
