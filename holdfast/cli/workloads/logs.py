@@ -230,7 +230,9 @@ class _Reader:
         try:
             await self._follow_all(attempt, latest, watching, streams)
         finally:
-            await _ended({watching, *streams.values()})
+            for task in (watching, *streams.values()):
+                task.cancel()
+            await asyncio.gather(watching, *streams.values(), return_exceptions=True)
 
     async def _watch(self, latest: list[StatusView]) -> None:
         async for view in self.run.watch():
@@ -250,7 +252,6 @@ class _Reader:
         read = set[tuple[str, str, str]]()
         clock, until, crowded, away = asyncio.get_running_loop().time, None, False, False
         while True:
-            _stop_if_cancelled()
             if watching.done():
                 watching.result()
             for key, task in list(streams.items()):
@@ -290,22 +291,6 @@ class _Reader:
         with suppress(Unreachable):
             if await self._tried(source, position) and source.ended:
                 read.add((*source.key, source.instance))
-
-
-async def _ended(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks until all have ended: a request that ends at the moment of a cancellation may swallow it."""
-    left = tasks
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=_LOOK)
-
-
-def _stop_if_cancelled() -> None:
-    """Stop if a request has swallowed Ctrl-C, which cancels the command once."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def _note(text: str) -> None:
