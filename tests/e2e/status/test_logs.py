@@ -57,7 +57,14 @@ def pod(name: str, scripts: dict[str, str]) -> dict[str, Any]:
 async def begun(space: Space, *argv: str) -> asyncio.subprocess.Process:
     """Begin a command whose output is a pipe."""
     pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*executable(), *argv, env=shell(space.site), stdout=pipe, stderr=pipe)
+    return await asyncio.create_subprocess_exec(
+        *executable(), *argv, env=shell(space.site), stdout=pipe, stderr=pipe, preexec_fn=_hears_ctrl_c
+    )
+
+
+def _hears_ctrl_c() -> None:
+    """Let a command end by SIGINT: whatever is begun in the background of a shell inherits that it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def until_read(process: asyncio.subprocess.Process, *wanted: str) -> list[str]:
