@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.graph import GraphOrder
     from holdfast.model.entities.queue import QueueOrder
     from holdfast.model.gang.orders import GangOutcome
-    from holdfast.policy.attempt.checkpoint import CheckpointAsk, check_ask, is_conflict
+    from holdfast.policy.attempt.checkpoint import CheckpointAsk, check_ask, is_conflict, is_of_earlier
     from holdfast.policy.loop.change import (
         ComponentsChange,
         PolicyChange,
@@ -66,6 +66,7 @@ _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 MEMO_CAUSES = 3
 _PATCH_SUBMITTED = "submitted-is-a-column"
 _PATCH_REHEARSED = "changes-are-rehearsed"
+_PATCH_ANSWERS = "answers-are-to-their-request"
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -208,6 +209,9 @@ class WorkloadWorkflow:
             if not isinstance(error, asyncio.CancelledError) and not isinstance(cause, CancelledError):
                 workflow.logger.warning("an operation failed unexpectedly and is begun again", exc_info=error)
             return landed(state, events.OperationInterrupted(), now)
+        # Before this patch, such answers counted for the request that was made since.
+        if is_of_earlier(state, result) and workflow.patched(_PATCH_ANSWERS):
+            result = events.OperationInterrupted()
         return landed(state, result, now)
 
     def _answered(self, state: State, probe: workflow.ActivityHandle[Any], now: datetime) -> State:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Limits, Observation, Phase, Reason, Stage, Workload
+from holdfast.policy.attempt.checkpoint import is_of_earlier
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Event, Observed
+from holdfast.policy.values.events import Event, Observed, OperationInterrupted
 from holdfast.simulation.cluster.probing import Asking
 from holdfast.simulation.cluster.views import observe
 from holdfast.simulation.cluster.world import World
@@ -164,7 +165,7 @@ class _Play:
         result, self._result = self._result, None
         if result is not None and state.operation is not None:
             self._activity = None
-            state = landed(state, result, now)
+            state = landed(state, OperationInterrupted() if is_of_earlier(state, result) else result, now)
         lived = turn(self._spec, state, now, full=False)
         state, self._timer = lived.state, None
         match lived.act:

@@ -17,6 +17,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.calls.cluster import Checkpointed
 from holdfast.policy.attempt.health import LIVE, current
 from holdfast.policy.attempt.park import is_orphaned
 from holdfast.policy.failures.blindness import due
@@ -89,6 +90,17 @@ def _finished(spec: Workload, state: State) -> int:
 def lost(answers: Answers, running: int, finished: int) -> int:
     """Return how many of the pods that ran at the request are gone, and have neither saved nor succeeded."""
     return max(0, running + finished - answers.running - answers.finished)
+
+
+def is_of_earlier(state: State, end: object) -> bool:
+    """Whether what an operation has returned are answers to an earlier request than the one that is under way.
+
+    If a suspension is taken back and made again while pods are asked, the next request is made before the first ends.
+    """
+    operation, request = state.operation, state.checkpoint
+    if not isinstance(end, Checkpointed) or operation is None or request is None:
+        return False
+    return request.at > operation.since
 
 
 def is_over(answers: Answers, running: int, finished: int) -> bool:

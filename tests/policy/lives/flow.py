@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.model import Observation, Phase, State, Workload
+from holdfast.policy.attempt.checkpoint import is_of_earlier
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.turn import Act, Begin, Continue, Leave, Rest, landed, turn
 from holdfast.policy.values.edit import edit
@@ -101,7 +102,8 @@ class Flow:
         for event in task.inbox:
             state = fold(state, event, task.now)
         if task.ended is not None:
-            state = landed(state, task.ended, task.now)
+            end = OperationInterrupted() if is_of_earlier(state, task.ended) else task.ended
+            state = landed(state, end, task.now)
         lived = turn(self.spec, state, task.now, full=task.full)
         return lived.state, lived.step, lived.act
 
