@@ -29,6 +29,7 @@ from holdfast.activities.operations.create import create_under
 from holdfast.activities.operations.report import applied, apply_report, write_over
 from holdfast.activities.site.anchor import (
     asked_of,
+    creator_of,
     is_marked,
     is_ours,
     key_of,
@@ -244,6 +245,7 @@ def _prepared(
         limits=site.limits,
         borne=pulse.borne,
         asked=asked_of(given.target, anchor) if anchor is not None else None,
+        creator=creator_of(given.target, anchor) if anchor is not None else "",
         created=created,
     )
 

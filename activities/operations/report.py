@@ -19,7 +19,7 @@ from holdfast.activities.kube.client import (
     Unreachable,
 )
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.site.anchor import Key, is_ours, key_of, sequence_of, shown
+from holdfast.activities.site.anchor import Key, creator_of, is_ours, key_of, sequence_of, shown
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, user_of
 from holdfast.model import Report
 from holdfast.model.calls.cluster import Reported, ReportInput, Target
@@ -32,7 +32,8 @@ async def report(site: Site, given: ReportInput) -> Reported:
     """Apply a status to the anchor; a missing anchor is not an error."""
     site.check(given.target)
     async with as_retryable_errors(), Pulse():
-        return Reported(sequence=await apply_report(site, given.target, given.report))
+        sequence, anchor = await applied(site, given.target, given.report)
+        return Reported(sequence=sequence, creator=creator_of(given.target, anchor) if anchor is not None else "")
 
 
 async def apply_report(site: Site, target: Target, report: Report) -> int:

@@ -53,6 +53,12 @@ def asked_of(target: Target, anchor: Mapping[str, Any]) -> Asked | None:
     return asked_by(anchor) if target.anchor is not None else None
 
 
+def creator_of(target: Target, anchor: Mapping[str, Any]) -> str:
+    """Return who created a custom resource, as the API server signed it; empty: nobody is known (row F13)."""
+    annotations = mapping(mapping(anchor["metadata"]).get("annotations"))
+    return str(annotations.get(names.ANNOTATION_CREATED_BY) or "") if target.anchor is not None else ""
+
+
 def asked_by(resource: Mapping[str, Any]) -> Asked:
     """Return what a custom resource asks for."""
     form, metadata = formats.RESOURCES[resource["apiVersion"], resource["kind"]], mapping(resource["metadata"])

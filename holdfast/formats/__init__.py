@@ -105,10 +105,8 @@ def asking(document: Json, *, cluster: str) -> Workload:
     resource = RESOURCES[document["apiVersion"], document["kind"]]
     (workload,) = read({**resource.bare(document), "status": None}, cluster=cluster)
     metadata = document["metadata"]
-    annotations = cast("Json", metadata.get("annotations") or {})
-    by = str(annotations.get(names.ANNOTATION_CREATED_BY, ""))
     known = workload.source
-    source = Source(api_version=known.api_version, kind=known.kind, generation=metadata["generation"], by=by)
+    source = Source(api_version=known.api_version, kind=known.kind, generation=metadata["generation"])
     return workload.model_copy(update={"uid": metadata["uid"], "source": source})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from holdfast.model import Attempt, Reason, Stage
+from holdfast.model import Attempt, Reason, Stage, State
 from holdfast.model.life.history import Gap, History, NumberedCause, PastAttempt, PastRun
 from holdfast.past.story import Story
 from holdfast.policy.loop.advance import Taken
@@ -30,7 +30,7 @@ def history_of(story: Story) -> History:
         namespace=spec.namespace,
         cluster=spec.cluster,
         uid=story.uid,
-        by=spec.source.asked_by,
+        by=figures.creator if isinstance(figures, State) else figures.by if figures is not None else "",
         workflow_id=spec.workflow_id,
         runs=tuple(
             PastRun(

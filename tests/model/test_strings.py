@@ -163,7 +163,6 @@ def test_D32_no_text_field_is_forgotten_here():
         ("policy", "default", "charge"),
         ("policy", "replacement", "charge"),
         # What the API server calls a user, cut where it is too long.
-        ("source", "by"),
     }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, Kube, NotFound, Object, service_account_user
 from holdfast.activities.kube.raw import mapping
 from holdfast.errors import HoldfastError
+from holdfast.worker.cleanup.impersonation import ACT_AS, ACT_ON, AUTHENTICATION, constrained, may
 
 _RBAC = "rbac.authorization.k8s.io"
 _IN_FORCE_SECONDS = 10.0
@@ -32,6 +33,8 @@ def manifests(
     service_account: str = names.RUN_AS_DEFAULT,
     extra_groups: Sequence[str] = (),
     secrets: bool = False,
+    *,
+    constrain: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the objects that enable a namespace, in the order in which to apply them.
 
@@ -40,22 +43,19 @@ def manifests(
         service_account: the account as which components are created; it is created, and opted in.
         extra_groups: API groups whose kinds the account may handle too, for example `jobset.x-k8s.io`.
         secrets: whether the account may handle the namespace's Secrets, so that workloads may bring some (row X6).
+        constrain: whether the worker may act as the account on these kinds alone, which an API server must know
+            (`constrained`); otherwise it may do all that the account may do (row X5).
     """
     impersonator = f"holdfast-impersonate-{service_account}"
     rules: list[dict[str, Any]] = [
         {"apiGroups": [group], "resources": kinds, "verbs": _VERBS} for group, kinds in RUNNER_KINDS.items()
     ]
-    # If the cluster enforces `blockOwnerDeletion`, the creator of an object with such an owner needs this right.
-    rules.append({"apiGroups": [names.GROUP], "resources": [f"{names.ATTEMPT_PLURAL}/finalizers"], "verbs": ["update"]})
     rules += [{"apiGroups": [group], "resources": ["*"], "verbs": _VERBS} for group in extra_groups]
     if secrets:
         rules.append({"apiGroups": [""], "resources": ["secrets"], "verbs": _VERBS})
-    impersonation = {
-        "apiGroups": [""],
-        "resources": ["serviceaccounts"],
-        "resourceNames": [service_account],
-        "verbs": ["impersonate"],
-    }
+    acting = _constrained(service_account, rules) if constrain else [_acting("", service_account, "impersonate")]
+    # If the cluster enforces `blockOwnerDeletion`, the creator of an object with such an owner needs this right.
+    rules.append({"apiGroups": [names.GROUP], "resources": [f"{names.ATTEMPT_PLURAL}/finalizers"], "verbs": ["update"]})
     return [
         {
             "apiVersion": "v1",
@@ -72,7 +72,7 @@ def manifests(
         },
         _role(namespace, service_account, rules),
         _binding(namespace, service_account, namespace, service_account),
-        _role(namespace, impersonator, [impersonation]),
+        _role(namespace, impersonator, acting),
         _binding(namespace, impersonator, names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT),
     ]
 
@@ -92,11 +92,12 @@ async def enable(
         Forbidden: if the caller may not grant these rights.
         HoldfastError: if a role or binding of that name exists that is not Holdfast's.
     """
-    wanted = manifests(namespace, service_account, extra_groups, secrets)
+    constrain = await constrained(kube)
+    wanted = manifests(namespace, service_account, extra_groups, secrets, constrain=constrain)
     if not dry_run:
         for manifest in [await _beside(kube, one) for one in wanted]:
             await apply(kube, manifest)
-        await _in_force(kube, namespace, service_account)
+        await _in_force(kube, namespace, service_account, constrain=constrain)
     return wanted
 
 
@@ -125,29 +126,25 @@ async def _beside(kube: Kube, manifest: Object) -> Object:
     )
 
 
-async def _in_force(kube: Kube, namespace: str, service_account: str) -> None:
+async def _in_force(kube: Kube, namespace: str, service_account: str, *, constrain: bool) -> None:
     """Wait until the API server's authorizer has read the new roles, which takes a moment after they are created.
 
     A caller that may not review others' rights does not wait: an immediate submission may then be refused.
     """
     worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
     runner = service_account_user(namespace, service_account)
+    act_as = {"resource": "serviceaccounts", "name": service_account}
+    act_as |= {"verb": ACT_AS, "group": AUTHENTICATION} if constrain else {"verb": "impersonate"}
     asked = [
-        (worker, {"verb": "impersonate", "resource": "serviceaccounts", "name": service_account}),
+        (worker, act_as),
         (runner, {"verb": "delete", "group": "batch", "resource": "jobs"}),
     ]
     with contextlib.suppress(Forbidden, TimeoutError):
         async with asyncio.timeout(_IN_FORCE_SECONDS):
             for user, attributes in asked:
-                spec = {"user": user, "resourceAttributes": {**attributes, "namespace": namespace}}
-                while not await _reviewed(kube, spec):  # noqa: ASYNC110 - it is another process that knows
+                right = {**attributes, "namespace": namespace}
+                while not await may(kube, user, right):  # noqa: ASYNC110 - it is another process that knows
                     await asyncio.sleep(0.05)
-
-
-async def _reviewed(kube: Kube, spec: dict[str, Any]) -> bool:
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-    answer = await kube.mutate("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
-    return bool(answer["status"].get("allowed"))
 
 
 async def apply(kube: Kube, manifest: dict[str, Any]) -> Object:
@@ -163,6 +160,16 @@ async def apply(kube: Kube, manifest: dict[str, Any]) -> Object:
         except (AlreadyExists, NotFound) as error:
             if isinstance(error, NotFound) and found is None:
                 raise  # The namespace or the kind is missing, not the object.
+
+
+def _constrained(service_account: str, rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rules by which the worker may act as the account, on what the account has been granted here alone."""
+    acting = [{**rule, "verbs": [ACT_ON + verb for verb in rule["verbs"]]} for rule in rules]
+    return [_acting(AUTHENTICATION, service_account, ACT_AS), *acting]
+
+
+def _acting(group: str, service_account: str, verb: str) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": ["serviceaccounts"], "resourceNames": [service_account], "verbs": [verb]}
 
 
 def _metadata(namespace: str, name: str) -> dict[str, Any]:

@@ -402,8 +402,27 @@ async def _namespaces(kube: Kube) -> AsyncIterator[Check]:
         allowed = [str(each["metadata"]["name"]) for each in accounts["items"] if opted_in(each["metadata"])]
         yield namespace(metadata, allowed)
         for name in allowed:
-            if (check := await _account(kube, metadata["name"], name)) is not None:
-                yield check
+            for check in (await _account(kube, metadata["name"], name), await _acting(kube, metadata["name"], name)):
+                if check is not None:
+                    yield check
+
+
+async def _acting(kube: Kube, namespace: str, name: str) -> Check | None:
+    """Warn if the worker may do all that an account may do, on a cluster where it needs less (row X5)."""
+    from holdfast.activities.kube.client import service_account_user
+    from holdfast.activities.kube.errors import Forbidden
+    from holdfast.worker.cleanup.impersonation import constrained, may
+
+    worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
+    anything = {"verb": "impersonate", "resource": "serviceaccounts", "namespace": namespace, "name": name}
+    try:
+        if not (await constrained(kube) and await may(kube, worker, anything)):
+            return None
+    except Forbidden:
+        return None
+    found = "the worker may do all that it may do; this cluster can bound that to the kinds of workloads"
+    remedy = f"holdfast namespace enable {namespace} --service-account {name}"
+    return Check(f"account {namespace}/{name}", True, found, remedy, warns=True)
 
 
 async def _account(kube: Kube, namespace: str, name: str) -> Check | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from holdfast import names
 from holdfast.cli.cluster.uninstall import Workloads
 from holdfast.cli.common.options import HERE, Context, Installation, Kubeconfig, Output, Place, grouped
 from holdfast.cli.common.output import dumped
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotReachable
 
 app = typer.Typer(help="Prepare Kubernetes namespaces for workloads, and close them.", no_args_is_help=True)
 
@@ -29,7 +29,9 @@ def _check(name: str) -> None:
 @app.command()
 def enable(
     name: Annotated[str, typer.Argument(help="The namespace; it is made if it is not there.", metavar="NAMESPACE")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the objects for this cluster, and change nothing.")
+    ] = False,
     service_account: Annotated[
         str, typer.Option("--service-account", help="As which components are created.")
     ] = names.RUN_AS_DEFAULT,
@@ -51,23 +53,27 @@ def enable(
     from holdfast.worker.cleanup.namespace import manifests
 
     groups = tuple(api_group or ())
-    if dry_run:
-        documents = manifests(name, service_account, groups, secrets)
-        typer.echo("---\n".join(dumped(document, Output.YAML) for document in documents).rstrip("\n"))
-        return
 
-    async def go() -> int:
+    async def go() -> list[dict[str, Any]]:
         from holdfast.cli.common.kubernetes import reached
 
         async with reached(kubeconfig, context) as kube:
-            made = await enable_namespace(
-                kube, name, service_account=service_account, extra_groups=groups, secrets=secrets
+            return await enable_namespace(
+                kube, name, dry_run, service_account=service_account, extra_groups=groups, secrets=secrets
             )
-            return len(made)
 
     _check(name)
-    count = asyncio.run(go())
-    typer.echo(f"namespace {name} is enabled: {count} objects applied, components are created as {service_account}")
+    try:
+        made = asyncio.run(go())
+    except NotReachable as error:
+        if not dry_run:
+            raise
+        typer.echo(f"{error}\nThese are the rights for any cluster. Kubernetes 1.36 and later need fewer.", err=True)
+        made = manifests(name, service_account, groups, secrets)
+    if dry_run:
+        typer.echo("---\n".join(dumped(document, Output.YAML) for document in made).rstrip("\n"))
+        return
+    typer.echo(f"namespace {name} is enabled: {len(made)} objects applied, components are created as {service_account}")
 
 
 @app.command()

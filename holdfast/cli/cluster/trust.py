@@ -29,6 +29,7 @@ TOO_MUCH: Final = (
     Right("", "pods/exec", "create"),
     *(Right("", "secrets", verb) for verb in ("get", "list")),
     *(Right("", "serviceaccounts", verb) for verb in ("impersonate", "patch")),
+    Right("authentication.k8s.io", "serviceaccounts", "impersonate:serviceaccount"),
     Right("", "serviceaccounts/token", "create"),
     Right("", "nodes", "delete"),
     *(Right("rbac.authorization.k8s.io", "clusterroles", verb) for verb in ("bind", "escalate")),

@@ -47,6 +47,7 @@ from holdfast.model.calls.plan import (
 from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
 from holdfast.model.spec.selection import Selection
+from holdfast.model.words import Outside
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
 """How the pods of the workload's gang are made, if it has one."""
@@ -226,6 +227,8 @@ class Prepared(Payload):
     """Whether it was broken off, as the workflow asked, before it was done."""
     asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
     """The request in the custom resource that stands for the workload; None if an Anchor stands for it."""
+    creator: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
+    """The user who created that resource, as the API server signed it there; empty: nobody is known (row F13)."""
     pod_sets: Annotated[dict[str, tuple[PodSet, ...]], Field(exclude_if=lambda value: not value)] = {}
     """The pod sets of each component, as that resource has them now: additions of its admitter are applied (row F4)."""
     created: Annotated[Created | None, Field(exclude_if=lambda value: value is None)] = None
@@ -549,6 +552,8 @@ class Reported(Payload):
 
     sequence: int = 0
     """The sequence of a later status on the anchor, reported before this memory was restored; 0 if ours stands."""
+    creator: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
+    """As in `Prepared`."""
 
 
 class WatchInput(Payload):

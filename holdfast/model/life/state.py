@@ -19,6 +19,7 @@ from holdfast.model.spec.component import PodSet
 from holdfast.model.spec.mount import Staging
 from holdfast.model.spec.policy import Limits, Policy
 from holdfast.model.vocabulary import Parking, Phase, Reason
+from holdfast.model.words import Outside
 
 CAUSES_KEPT = 50
 INTERVALS_KEPT = 32
@@ -390,6 +391,8 @@ class State(Payload):
     hold_until: Time | None = None
     asked: Annotated[Asked | None, Field(exclude_if=lambda value: value is None)] = None
     """The last request in its custom resource, if one stands for it."""
+    creator: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
+    """The user who created that resource, as a worker has read it there, whatever a document says (rows F13, X13)."""
     anchored: bool = False
     """Whether the anchor may exist: from the first preparation on, until it is released."""
     operation: Operation | None = None

@@ -24,7 +24,6 @@ from holdfast.model.spec.policy import Policy
 from holdfast.model.spec.probe import Probe
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
-from holdfast.model.words import Outside
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
 COMPONENTS_MAXIMUM = 256
@@ -38,13 +37,6 @@ class Source(Model):
     generation: Annotated[int | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
     """Generation of the custom resource that the workload was read from. That resource represents the workload in the
     cluster, and they share a uid. None: a client submitted it, and an Anchor represents it (rows F1, F7)."""
-    by: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
-    """The user who created that resource, as the API server reports; empty: unknown (row F13)."""
-
-    @property
-    def asked_by(self) -> str:
-        """The requesting user; empty unless the API server reported it, whatever a document says (rows F13, X13)."""
-        return self.by if self.generation is not None else ""
 
 
 class Workload(Model):

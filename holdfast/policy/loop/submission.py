@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Reason, State, Workload
+from holdfast.model import State, Workload
 from holdfast.model.observation import Asked
 from holdfast.policy.status.blocked import waiting
 from holdfast.policy.status.queued import first_turn
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.record import cause
 
 
 def submitted(spec: Workload, now: datetime) -> State:
@@ -19,8 +18,6 @@ def submitted(spec: Workload, now: datetime) -> State:
         # Its custom resource exists already, and receives the status from the start.
         asked = Asked(kind=spec.source.kind, generation=spec.source.generation, suspend=spec.suspend)
         state = edit(state, asked=asked, anchored=True)
-        by = f" by {spec.source.by}" if spec.source.by else "; by whom is not verified"
-        state = cause(state, Reason.SUBMITTED, f"its {asked.kind} was created{by}", now)
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state

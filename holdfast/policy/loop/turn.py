@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.model import Observation, Phase, State, Workload
+from holdfast.model import Observation, Phase, Reason, State, Workload
 from holdfast.model.calls.cluster import Cleared, Created, Parked, Prepared, Replaced, Reported
 from holdfast.policy.loop import fold as folding
 from holdfast.policy.loop.advance import Taken, decisions, step_of
@@ -17,6 +17,7 @@ from holdfast.policy.loop.breakable import is_breakable
 from holdfast.policy.loop.operations import begin
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Looked, OperationEnd, OperationInterrupted, SourceSeen
+from holdfast.policy.values.record import cause
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 
 
@@ -111,6 +112,7 @@ def landed(state: State, end: OperationEnd | Observation | None, now: datetime) 
     if operation is None:
         return state
     seen = None
+    creator = end.creator if isinstance(end, Prepared | Reported) else ""
     match end:
         case Observation():
             end, seen = Looked(untold=end.untold), edit(end, untold=False)
@@ -126,8 +128,17 @@ def landed(state: State, end: OperationEnd | Observation | None, now: datetime) 
             end = Reported()
         case _:
             pass
-    state = folding.fold(state, end, now)
+    # After the fold: the operation's own report has told the causes that it added, and not this one.
+    state = _named(folding.fold(state, end, now), creator, now)
     return folding.observed(state, seen, operation.since, now) if seen is not None else state
+
+
+def _named(state: State, creator: str, now: datetime) -> State:
+    """Record who created the custom resource, once a worker has read it there (rows F13, X13)."""
+    if not creator or state.creator or state.asked is None:
+        return state
+    text = f"its {state.asked.kind} was created by {creator}"
+    return cause(edit(state, creator=creator), Reason.SUBMITTED, text, now)
 
 
 def _broken_off(state: State) -> State:

@@ -110,7 +110,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         requeues=state.requeues,
         sensitive=spec.sensitive,
         submitted_at=spec.submitted_at,
-        by=spec.source.asked_by,
+        by=state.creator,
         walltime_until=ends_at(state),
         budgets=budgets_of(state, asked or now),
         conditions=conditions(spec, state),
@@ -149,7 +149,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         now=_now(spec, state),
         next=_deadlines(spec, state, now),
         kept=_kept(spec, state),
-        by=spec.source.asked_by,
+        by=state.creator,
         unblock=_unblock(spec, state),
         causes=state.causes[-CAUSES_SHOWN:],
     )

@@ -17,15 +17,30 @@ def test_the_worker_may_act_as_exactly_this_account():
     ]
 
 
+def test_where_the_cluster_can_bound_it_the_worker_acts_on_the_kinds_of_workloads_alone():
+    objects = manifests("ns", "runner", ["jobset.x-k8s.io"], constrain=True)
+    (role,) = [one for one in objects if one["metadata"]["name"] == "holdfast-impersonate-runner"][:1]
+    (account, *kinds) = role["rules"]
+    assert account == {
+        "apiGroups": ["authentication.k8s.io"],
+        "resources": ["serviceaccounts"],
+        "resourceNames": ["runner"],
+        "verbs": ["impersonate:serviceaccount"],
+    }
+    assert [rule["apiGroups"] for rule in kinds] == [[""], ["batch"], ["apps"], ["jobset.x-k8s.io"]]
+    assert all(verb.startswith("impersonate-on:serviceaccount:") for rule in kinds for verb in rule["verbs"])
+    assert "secrets" not in kinds[0]["resources"]
+
+
 def test_other_groups_are_given_where_asked_for():
     (role,) = [one for one in manifests("ns", extra_groups=["jobset.x-k8s.io"]) if one["kind"] == "Role"][:1]
-    assert role["rules"][-1]["apiGroups"] == ["jobset.x-k8s.io"]
+    assert ["jobset.x-k8s.io"] in [rule["apiGroups"] for rule in role["rules"]]
 
 
 @pytest.mark.e2e
 class TestOnACluster:
     async def test_a_dry_run_changes_nothing(self, admin: Kube, bare_namespace: str):
-        assert await enable(admin, bare_namespace, dry_run=True) == manifests(bare_namespace)
+        assert await enable(admin, bare_namespace, dry_run=True) == manifests(bare_namespace, constrain=True)
         found = await admin.get("v1", "Namespace", bare_namespace)
         assert names.LABEL_NAMESPACE_ENABLED not in found["metadata"]["labels"]
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.client import WorkflowFailureError, WorkflowHandle
 
 from holdfast import names
 from holdfast.activities.kube.client import Invalid
 from holdfast.formats.appwrapper.reader import RUN_AS
 from holdfast.local import StackError
+from holdfast.policy.values.edit import edit
 from holdfast.worker.cleanup.namespace import enable
 from tests.e2e.door.front_door import KIND, applied, appwrapper, conditions, gone, in_phase, job, read, runs, shows
 from tests.e2e.ground.site import Site, until
@@ -185,6 +187,24 @@ async def test_F13_what_came_through_temporal_is_unverified(door: Space):
     full = handle.id.removeprefix(f"workload/{door.site.cluster}/")
     for argv in ("explain", "status", "history"):
         assert "unverified" in await command(door.site, argv, full), argv
+
+
+@ROW("X13", level="e2e")
+async def test_X13_no_document_says_who_asked(door: Space):
+    document = door.site.read(allocation("batch", pod_template()["spec"]), door.namespace)
+    source = {**document.source.model_dump(by_alias=True), "generation": 1}
+
+    async def started(name: str, source: dict[str, Any]) -> WorkflowHandle[Any, Any]:
+        named = edit(document, name=name)
+        body = {**named.model_dump(mode="json", by_alias=True), "source": source}
+        start = door.site.client.start_workflow
+        return await start(names.WORKLOAD_WORKFLOW, body, id=named.workflow_id, task_queue=names.QUEUE_WORKFLOWS)
+
+    with pytest.raises(WorkflowFailureError) as failed:
+        await (await started("named", {**source, "by": ALICE})).result()
+    assert "source.by" in str(failed.value.cause)
+    full = (await started("unnamed", source)).id.removeprefix(f"workload/{door.site.cluster}/")
+    assert "unverified" in await command(door.site, "explain", full)
 
 
 @ROW("F3", level="e2e")

@@ -7,14 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from holdfast import formats, names
-from holdfast.activities.site.anchor import asked_by
+from holdfast.activities.site.anchor import asked_by, creator_of
 from holdfast.errors import InvalidWorkload, ManagedElsewhere
 from holdfast.formats.appwrapper.reader import RESOURCE
 from holdfast.formats.condition import CONDITION, life_in, noted
-from holdfast.model import Condition, ConditionType, Phase, Reason, Report
-from holdfast.workflows.start import stamped
+from holdfast.model import Condition, ConditionType, Phase, Reason, Report, Workload
+from holdfast.policy.loop.submission import submitted
+from holdfast.workflows.operations.dispatch import target_of
 
 ROW = pytest.mark.row
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -87,15 +89,18 @@ def test_F1_whose_managed_by_is_not_holdfasts_is_anothers(managed_by: str, *, ac
 
 
 @ROW("F13", level="pure")
-def test_F13_who_created_it_is_read_and_no_client_can_say_it() -> None:
+@ROW("X13", level="pure")
+def test_F13_who_created_it_is_read_where_the_api_server_signs_and_no_document_can_say_it() -> None:
     document = resource(managedBy="holdfast.dev/holdfast")
     document["metadata"]["annotations"] = {names.ANNOTATION_CREATED_BY: "alice", names.ANNOTATION_CHANGED_BY: "carol"}
     workload = formats.asking(document, cluster="c")
-    assert workload.source.by == "alice"
-    assert asked_by(document).by == "carol"
-    assert stamped(workload).source.by == "", "what a client submits names nobody"
+    target = target_of(workload, submitted(workload, NOON), workload.uid)
+    assert (creator_of(target, document), asked_by(document).by) == ("alice", "carol")
+    assert "alice" not in workload.model_dump_json()
+    with pytest.raises(ValidationError, match=r"source.by"):
+        Workload.model_validate({**workload.model_dump(), "source": {"api_version": "v1", "kind": "X", "by": "alice"}})
     del document["metadata"]["annotations"]
-    assert (formats.asking(document, cluster="c").source.by, asked_by(document).by) == ("", "")
+    assert (creator_of(target, document), asked_by(document).by) == ("", "")
 
 
 @ROW("F4", level="pure")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import Observation, OperationKind, Phase, PodSet, Reason, Source
-from holdfast.model.calls.cluster import Prepared
+from holdfast.model.calls.cluster import Prepared, Reported
 from holdfast.model.observation import Asked
 from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.operations import begin
 from holdfast.policy.loop.submission import submitted
+from holdfast.policy.loop.turn import landed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.events import Observed, SourceSeen, Suspended
+from holdfast.policy.values.steps import Run
 from holdfast.workflows.operations.dispatch import call_of, deletes_anchor, made_of, target_of
 from tests.policy.lives.life import Life, workload
 
@@ -134,12 +137,14 @@ def test_A13_a_custom_resource_goes_once_its_ttl_is_over_and_stays_where_it_has_
 @ROW("F13", level="pure")
 def test_F13_who_created_it_and_who_changed_it_is_told_and_without_a_word_nobody_is_named() -> None:
     one = life()
-    assert one.state.causes[0].message == "its Train was created; by whom is not verified"
-    spec = one.spec.model_copy(update={"source": one.spec.source.model_copy(update={"by": "alice"})})
-    state = submitted(spec, one.now)
+    spec, state = one.spec, one.state
+    assert state.causes == ()
+    assert (status_of(spec, state, one.now, "u").by, explain_of(spec, state, one.now).by) == ("", "")
+    state = begin(spec, state, Run(OperationKind.REPORT, "it tells"), one.now)
+    state = landed(state, Reported(creator="alice"), one.now)
+    assert (status_of(spec, state, one.now, "u").by, explain_of(spec, state, one.now).by) == ("alice", "alice")
     (first,) = state.causes
     assert (first.reason, first.message) == (Reason.SUBMITTED, "its Train was created by alice")
-    assert (status_of(spec, state, one.now, "u").by, explain_of(spec, state, one.now).by) == ("alice", "alice")
     state = fold(state, SourceSeen(Asked(kind="Train", generation=2, suspend=True, by="carol")), one.now)
     assert state.causes[-1].message == "spec.suspend of its Train is true; its spec was last changed by carol"
 
