@@ -69,11 +69,12 @@ test-all: ## as `make test`, with every end-to-end test
 times: setup ## where the time of the last run went, by part, test and file; ARGS=--write keeps it for docs and tiers
 	@$(BIN)/python -m tests.times $(ARGS)
 
-lint: setup ## ruff, import layers, strict types
+lint: setup ## ruff, import layers, strict types, kube-score
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/basedpyright
+	$(BIN)/python -m tests.kube_score
 
 # Lint must not fail because a network is away, so that it does not ask for advisories.
 AUDIT := .venv-audit

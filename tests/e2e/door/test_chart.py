@@ -20,7 +20,6 @@ import yaml
 
 from holdfast.local import Stack, StackError
 from holdfast.local.node.real_node import RealNode, import_images
-from holdfast.local.programs.resolve import resolve
 from tests.e2e.door.chart import RELEASE, ROOT, WORKERS, helm, workers
 from tests.e2e.door.worker_image import write_worker_image
 from tests.e2e.ground.proxy import Proxy, address_in
@@ -140,29 +139,6 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
 
 def test_the_manifests_are_as_the_chart_has_them():
     assert WORKERS.read_text() == workers(), "make manifests"
-
-
-ARGUED = (
-    "container-resources",  # A limit on CPU slows a worker that has work; tests/project/manifests.py asks for the rest.
-    "container-image-pull-policy",  # The tag is fixed; no release is pushed a second time.
-    "pod-networkpolicy",  # Who scrapes metrics and where Temporal is are the site's own (docs/security.md).
-    "deployment-has-host-podantiaffinity",  # `topologySpreadConstraints` spread the pods.
-)
-
-
-def test_kube_score_finds_nothing_in_the_manifests():
-    (program,) = resolve(["kube-score"], print).values()
-    argued = [word for one in ARGUED for word in ("--ignore-test", one)]
-
-    def score(document: str) -> subprocess.CompletedProcess[str]:
-        command = [str(program), "score", *argued, "--output-format", "ci", "-"]
-        return subprocess.run(command, input=document, capture_output=True, text=True, check=False)
-
-    shown = workers()
-    found = score(shown)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "holdfast-cluster" in found.stdout
-    assert score(shown.replace("readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false")).returncode == 1
 
 
 def _told(stack: Stack) -> str:
