@@ -11,6 +11,9 @@ from holdfast.errors import Problem
 from holdfast.formats.jobset.apart import LISTS, PLACED_BY
 from holdfast.formats.jobset.document import (
     EXCLUSIVE,
+    FAIL_ON,
+    FAILED,
+    FAILURE_TARGET,
     INT32_MAXIMUM,
     ReplicatedJobPart,
     RulePart,
@@ -44,6 +47,8 @@ def problems(shape: Shape) -> Iterator[Problem]:
     yield from _network(shape)
     yield from _policies(shape)
     yield from _coordinator(shape)
+    if shape.fail_on not in {FAILED, FAILURE_TARGET}:
+        yield Problem(f"metadata.annotations[{FAIL_ON}]", f"expected {FAILED} or {FAILURE_TARGET}", shape.fail_on)
 
 
 def rule_name(rule: RulePart, index: int) -> str:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import Problem, problems_of
 from holdfast.formats.jobset.apart import apart_labels, apart_selectors, keep_apart
-from holdfast.formats.jobset.document import EXCLUSIVE, PREFIX, ReplicatedJobPart, Shape, group_name, replicas
+from holdfast.formats.jobset.document import EXCLUSIVE, FAILED, PREFIX, ReplicatedJobPart, Shape, group_name, replicas
 from holdfast.formats.pods import infer, status_rule
 from holdfast.formats.references import with_config
 from holdfast.formats.settings import relocated
@@ -41,6 +41,7 @@ def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Compon
         shape: The JobSet, checked.
         problems: List to which problems of the components are added.
     """
+    fail_on = tuple(dict.fromkeys((shape.fail_on, FAILED)))
     found: list[Component] = []
     places: dict[str, str] = {}
     if shape.dns:
@@ -57,7 +58,7 @@ def read_components(shape: Shape, problems: list[Problem]) -> tuple[tuple[Compon
             "name": job.name,
             "template": template,
             "pod_sets": [PodSet(path=one.path, replicas=one.replicas) for one in infer(template)[0]],
-            "status": status_rule(template),
+            "status": status_rule(template).model_copy(update={"failed": fail_on}),
             "copies": replicas(job),
             "copy_labels": copy_labels(shape, job),
             "copy_selectors": apart_selectors(shape.exclusive(job)),

@@ -17,6 +17,11 @@ CONTROLLER: Final = "jobset.sigs.k8s.io/jobset-controller"
 PREFIX: Final = "jobset.sigs.k8s.io/"
 """Prefix of the labels and annotations on child Jobs and pods."""
 
+FAIL_ON: Final = "holdfast.dev/failOn"
+"""Annotation of a JobSet: the condition from which on a Job counts as failed."""
+FAILED: Final = "Failed"
+FAILURE_TARGET: Final = "FailureTarget"
+"""The condition that comes before `Failed`, which waits until the last pod of the Job has ended."""
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """The label of nodes whose values are topology domains: one Job a domain, and one domain a Job (row J21)."""
 NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -178,6 +183,11 @@ class Shape:
         if not asking:
             return None
         return Exclusive(asking[0][EXCLUSIVE], any(NODE_SELECTOR in level for level in asking))
+
+    @property
+    def fail_on(self) -> str:
+        """Return the condition from which on a Job counts as failed (row J27)."""
+        return (self.annotations or {}).get(FAIL_ON, FAILED)
 
     def coordinator(self) -> str | None:
         """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""

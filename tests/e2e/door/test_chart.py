@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
+import socket
+import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,6 +28,7 @@ from tests.e2e.door.worker_image import write_worker_image
 from tests.e2e.ground.proxy import Proxy, address_in
 from tests.e2e.ground.site import executable
 from tests.shared_stack import own_stack
+from tests.worker.temporal.authority import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(900)]
 IMAGE = "holdfast.local/worker"
@@ -77,10 +81,11 @@ def values(stack: Stack, api: Proxy, temporal: Proxy) -> dict[str, Any]:
     }
 
 
-def holdfast(stack: Stack, *argv: str) -> str:
-    """Run a command as an administrator would, and return what it prints."""
+def holdfast(stack: Stack, *argv: str, keys: Path | None = None) -> str:
+    """Run a command as an administrator would, with a key file if one is given, and return what it prints."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "TEMPORAL_"))}
     env |= {**stack.environment, "HOLDFAST_CLUSTER": "prod"}
+    env |= {"HOLDFAST_CODEC_KEYS": str(keys)} if keys else {}
     done = subprocess.run([*executable(), *argv], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -128,6 +133,7 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
     lives(stack, "second")
     helm("upgrade", *own, "--set", "replicas=1", kubeconfig=stack.kubeconfig)
     lives(stack, "third")
+    _secured(stack, directory, own)
     stack.kubectl("apply", "--dry-run=server", "-k", str(WORKERS.parent))
     holdfast(stack, "uninstall", "--yes", "--workloads", "remove")
     helm("uninstall", *RELEASE[:1], *RELEASE[2:], "--wait", kubeconfig=stack.kubeconfig)
@@ -135,6 +141,37 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
     # What tames the fake nodes is the local stack's own.
     assert not [name for name in left if "holdfast" in name and "/holdfast-dev-" not in name]
     stack.kubectl("delete", "namespace", "research", "holdfast-system", "--timeout=60s")
+
+
+def _secured(stack: Stack, directory: Path, own: tuple[str, ...]) -> None:
+    """Turn encryption and the gang door on, and see that a life is encrypted, and that gangs are served over TLS."""
+    secret = ("create", "secret", "generic", "--namespace", "holdfast-system")
+    keys = directory / "keys.json"
+    holdfast(stack, "keys", "new", str(keys))
+    stack.kubectl(*secret, "codec", f"--from-file=keys.json={keys}")
+    authority = Authority(directory / "authority", "gangs")
+    pair = authority.sign("rendezvous")
+    files = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate}
+    stack.kubectl(*secret, "gangs", *(f"--from-file={name}={file}" for name, file in files.items()))
+    secrets = "temporal.codec.secret=codec,temporal.codec.acceptPlaintext=true,rendezvous.certificateSecret=gangs"
+    helm("upgrade", *own, "--set", f"replicas=1,{secrets}", kubeconfig=stack.kubeconfig)
+    lives(stack, "fourth")
+    assert "Succeeded" in holdfast(stack, "history", "research/fourth", keys=keys)
+    show = ("workflow", "show", "--address", stack.temporal_address, "--output", "json", "--workflow-id")
+    program = str(stack.binary("temporal"))
+    shown = {
+        name: subprocess.run([program, *show, f"workload/prod/research/{name}"], capture_output=True, check=True).stdout
+        for name in ("third", "fourth")
+    }
+    assert b"busybox" in shown["third"]
+    assert b"busybox" not in shown["fourth"]
+    assert base64.b64encode(b"binary/encrypted") in shown["fourth"]
+    pod = ("pod", "--namespace", "holdfast-system", "-l", "app.kubernetes.io/component=cluster")
+    address = stack.kubectl("get", *pod, "-o", "jsonpath={.items[0].status.podIP}")
+    trust = ssl.create_default_context(cafile=str(authority.certificate))
+    trust.check_hostname = False  # The certificate is for another name: without a network for services none is reached.
+    with socket.create_connection((address, 8086), 10) as connection, trust.wrap_socket(connection):
+        pass
 
 
 def test_the_manifests_are_as_the_chart_has_them():

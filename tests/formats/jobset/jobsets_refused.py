@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from holdfast.formats.jobset.document import EXCLUSIVE, NODE_SELECTOR
+from holdfast.formats.jobset.document import EXCLUSIVE, FAIL_ON, NODE_SELECTOR
 from tests.formats.documents import PODS, Json
 from tests.formats.jobset.jobsets import jobset_of, replicated
 
@@ -183,6 +183,12 @@ _CASES: Final[list[tuple[Any, ...]]] = [
         jobset_of(replicated(job={"template": {**PODS, "metadata": {"annotations": {EXCLUSIVE: 5}}}})),
         f"{J}.template.spec.template.metadata.annotations[{EXCLUSIVE}]",
         "expected a text",
+    ),
+    (
+        jobset_of(annotations={FAIL_ON: "FirstPod"}),
+        f"metadata.annotations[{FAIL_ON}]",
+        "expected Failed or FailureTarget",
+        "the annotation is Holdfast's own",
     ),
     (
         jobset_of(annotations={EXCLUSIVE: "a rack"}),

@@ -12,7 +12,14 @@ from typer.testing import CliRunner
 from holdfast.cli.app import app
 from holdfast.errors import ManagedElsewhere
 from holdfast.formats import read
-from holdfast.formats.jobset.document import EXCLUSIVE, NAMESPACED_JOB, NO_SCHEDULE, NODE_SELECTOR, FailureAction
+from holdfast.formats.jobset.document import (
+    EXCLUSIVE,
+    FAIL_ON,
+    NAMESPACED_JOB,
+    NO_SCHEDULE,
+    NODE_SELECTOR,
+    FailureAction,
+)
 from holdfast.formats.jobset.policy import ACTIONS
 from holdfast.model import ActionKind, CopyWord, Scope
 from holdfast.profiles.jobset import POLICY, RULES_BEFORE
@@ -355,3 +362,14 @@ def test_J21_with_labelled_nodes_each_job_selects_its_own() -> None:
     assert job.copy_selectors[NAMESPACED_JOB].word is CopyWord.NAMESPACED_NAME
     spec = job.template["spec"]["template"]["spec"]
     assert spec["tolerations"] == [{"key": NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+@pytest.mark.row("J27", level="pure")
+def test_J27_a_job_counts_as_failed_from_the_condition_on_that_the_jobset_names() -> None:
+    rules = {
+        asked: component(one(jobset_of(replicated("a"), annotations={FAIL_ON: asked} if asked else None)), "a").status
+        for asked in ("", "Failed", "FailureTarget")
+    }
+    assert rules["Failed"] == rules[""]
+    assert (rules["Failed"].failed, rules["FailureTarget"].failed) == (("Failed",), ("FailureTarget", "Failed"))
+    assert rules["FailureTarget"].complete == rules[""].complete
