@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from temporalio.service import TLSConfig
 
 
+DENIED: Final = "the server denies access to this API key or certificate"
+"""What `problem_of` returns if the server has answered, and denied access."""
 _PROBLEMS: Final = {
     "CertificateRequired": "the server wants a client certificate",
     "alert: CertificateExpired": "the server says that the client certificate has expired",
@@ -99,9 +101,9 @@ def tls_of(given: Credentials) -> TLSConfig | bool:
 
 
 def problem_of(message: str) -> str:
-    """Say what the SDK's message of a connection that failed means, if TLS is the reason; else nothing."""
+    """Say what the SDK's message of a connection that failed means, if TLS or a key is the reason; else nothing."""
     if "Unauthenticated" in message or "PermissionDenied" in message:
-        return ""
+        return DENIED
     return next((problem for word, problem in _PROBLEMS.items() if word in message), "")
 
 

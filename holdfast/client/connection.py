@@ -19,7 +19,7 @@ from holdfast import names
 from holdfast.codec.options import from_environment
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
-from holdfast.tls import Credentials, check_target, key_of, problem_of, tls_of
+from holdfast.tls import DENIED, Credentials, check_target, key_of, problem_of, tls_of
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=3)
 ENV_ADDRESS: Final = "HOLDFAST_TEMPORAL_ADDRESS"
@@ -31,6 +31,7 @@ _REMEDY: Final = (
     'or start the local one: `holdfast dev up`, then `eval "$(holdfast dev env)"`'
 )
 _REMEDY_TLS: Final = "check what TEMPORAL_TLS_* or the profile name: certificates, their authority, the server's name"
+_REMEDY_DENIED: Final = "check what this key or certificate may do (TEMPORAL_API_KEY, TEMPORAL_TLS_*, your profile)"
 _AWAY: Final = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
 
 
@@ -82,7 +83,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
                 client = await Client.connect(**settings, **encoding, connect_timeout=CONNECT_TIMEOUT)
         except (RuntimeError, TimeoutError, ValueError) as error:
             problem = problem_of(str(error)) if settings["tls"] else ""
-            remedy = _REMEDY_TLS if problem else _REMEDY
+            remedy = _REMEDY_DENIED if problem == DENIED else _REMEDY_TLS if problem else _REMEDY
             raise NotReachable("Temporal", place.target, remedy, problem or _short(error)) from error
         yield client, place
 
@@ -150,8 +151,7 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
             _short(error),
         )
     if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED}:
-        remedy = "check what this key or certificate may do (TEMPORAL_API_KEY, TEMPORAL_TLS_*, your profile)"
-        return NotReachable("Temporal", str(place), remedy, _short(error))
+        return NotReachable("Temporal", str(place), _REMEDY_DENIED, _short(error))
     if "search attribute" in error.message.lower():
         return HoldfastError(
             f"Temporal at {place} lacks Holdfast's search attributes ({_short(error)}): "

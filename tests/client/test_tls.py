@@ -75,7 +75,7 @@ def test_X7_what_is_given_reaches_the_sdk_and_no_secret_is_shown() -> None:
         ("ConnectError(Custom { error: InvalidCertificate(UnknownIssuer) })", "not signed by an authority"),
         ("ConnectError(Custom { error: InvalidCertificate(Expired) })", "server's certificate has expired"),
         ('call error after connection: Status { message: "operation was canceled" }', "another client certificate"),
-        ("call error after connection: Status { code: Unauthenticated }", ""),
+        ("call error after connection: Status { code: Unauthenticated }", "denies access"),
         ("Server connection error: ConnectError(ConnectionRefused)", ""),
     ],
 )

@@ -69,6 +69,8 @@ def values(stack: Stack, api: Proxy, temporal: Proxy) -> dict[str, Any]:
         "temporal": {"address": f"{temporal.own_host}:{temporal.own_port}"},
         "image": {"repository": IMAGE, "tag": "1", "pullPolicy": "Never"},
         "appwrappers": {"byDefault": True},
+        # The stack's kubelet counts no local storage.
+        "resources": {kind: {"ephemeral-storage": None} for kind in ("requests", "limits")},
         "env": [
             {"name": "KUBERNETES_SERVICE_HOST", "value": name},
             {"name": "KUBERNETES_SERVICE_PORT", "value": str(api.own_port)},

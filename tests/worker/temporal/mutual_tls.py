@@ -1,9 +1,9 @@
-"""A Temporal server that asks for client certificates, in memory, and ends each connection after two seconds."""
+"""A Temporal server in memory that asks for client certificates or API keys, and ends connections after two seconds."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,20 +36,24 @@ class Server:
 
 
 @contextmanager
-def mutual_tls_server(folder: Path, *argv: str) -> Iterator[Server]:
+def mutual_tls_server(folder: Path, *argv: str, keys: Path | None = None) -> Iterator[Server]:
     """Run the server while the block runs; it may take some seconds until it answers.
 
     Args:
         folder: an empty folder for its files.
         argv: a program to run in place of temporal-server, and its arguments; `{config}` is the configuration's path.
+        keys: a JSON Web Key Set. If given, it asks for an API key that one of these has signed, and for no certificate.
     """
     if not argv:
         published = str(resolve(["temporal-server"], lambda line: None)["temporal-server"])
-        argv = (published, "--config-file={config}", "--allow-no-auth", "start")
+        argv = (published, "--config-file={config}", *(() if keys else ("--allow-no-auth",)), "start")
     authority = Authority(folder / "authority", "the server's authority")
-    ports = choose([*_SERVICES, *(f"{one}-membership" for one in _SERVICES)])
+    # The server's own workers have no API key: they use a frontend of their own.
+    services = (*_SERVICES, "internal-frontend") if keys else _SERVICES
+    ports = choose([*services, *(f"{one}-membership" for one in services)])
     config, log = folder / "server.yaml", folder / "server.log"
-    config.write_text(yaml.safe_dump(_config(folder, authority, authority.sign("server", unit="*:admin"), ports)))
+    own = authority.sign("server", unit="*:admin")
+    config.write_text(yaml.safe_dump(_config(folder, authority, own, services, ports, keys)))
     with log.open("wb") as said:
         process = subprocess.Popen([part.format(config=config) for part in argv], stdout=said, stderr=subprocess.STDOUT)
     try:
@@ -63,7 +67,16 @@ def mutual_tls_server(folder: Path, *argv: str) -> Iterator[Server]:
             process.wait()
 
 
-def _config(folder: Path, authority: Authority, own: Pair, ports: Mapping[str, int]) -> dict[str, Any]:
+def _config(
+    folder: Path,
+    authority: Authority,
+    own: Pair,
+    services: Sequence[str],
+    ports: Mapping[str, int],
+    keys: Path | None,
+) -> dict[str, Any]:
+    checks = {"keySourceURIs": [f"file://{keys}"], "refreshInterval": "1h"}
+    authorization = {"jwtKeyProvider": checks, "authorizer": "default", "claimMapper": "default"} if keys else {}
     dynamic = folder / "dynamic.yaml"
     dynamic.write_text(dynamic_configuration(_DYNAMIC))
     signed = str(authority.certificate)
@@ -84,7 +97,7 @@ def _config(folder: Path, authority: Authority, own: Pair, ports: Mapping[str, i
     return configuration(
         services={
             one: {"grpcPort": ports[one], "membershipPort": ports[f"{one}-membership"], "bindOnIP": LOOPBACK}
-            for one in _SERVICES
+            for one in services
         },
         main=store,
         visibility=store,
@@ -94,9 +107,10 @@ def _config(folder: Path, authority: Authority, own: Pair, ports: Mapping[str, i
         dynamic=dynamic,
         tls={
             "frontend": {
-                "server": {**pair, "clientCaFiles": [signed], "requireClientAuth": True},
+                "server": {**pair, "clientCaFiles": [signed], "requireClientAuth": keys is None},
                 "client": client,
             },
             "systemWorker": {**pair, "client": client},
         },
+        **({"authorization": authorization} if authorization else {}),
     )

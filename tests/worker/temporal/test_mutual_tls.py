@@ -63,21 +63,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server, once it answers and has the namespace."""
     folder = tmp_path_factory.mktemp("mutual-tls")
     with mutual_tls_server(folder) as server:
-        asyncio.run(_register(server))
+        system = settings(server, server.client, temporal_namespace="temporal-system")
+        asyncio.run(register(server, system, settings(server, server.client)))
         yield server
 
 
-async def _register(server: Server) -> None:
+async def register(server: Server, system: Settings, own: Settings) -> None:
+    """Make the namespace once the server answers, and wait until it is there."""
     deadline = time.monotonic() + 90
-    plain = settings(server, server.client, temporal_namespace="temporal-system")
     request = RegisterNamespaceRequest(
         namespace=NAMESPACE, workflow_execution_retention_period=Duration(seconds=24 * 3600)
     )
     while True:
         try:
-            client = await TemporalConnector(plain, server.address, Runtime.default()).connect()
+            client = await TemporalConnector(system, server.address, Runtime.default()).connect()
             await client.workflow_service.register_namespace(request)
-            await TemporalConnector(settings(server, server.client), server.address, Runtime.default()).connect()
+            await TemporalConnector(own, server.address, Runtime.default()).connect()
             return
         except RPCError as error:
             if error.status is RPCStatusCode.ALREADY_EXISTS:
