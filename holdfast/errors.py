@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from pydantic import BaseModel, ValidationError
-
 if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
     from holdfast.model import Status
@@ -303,6 +302,8 @@ def _fields(model: type[BaseModel]) -> dict[str, tuple[str, type[BaseModel] | No
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     """Return the model inside an annotation such as `tuple[Rule, ...] | None`."""
+    from pydantic import BaseModel
+
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)

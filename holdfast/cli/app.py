@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -14,7 +14,6 @@ from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.workloads import logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
-from holdfast.model.words import printable
 
 
 class Refusing(TyperGroup):
@@ -29,17 +28,22 @@ class Refusing(TyperGroup):
         try:
             return super().invoke(ctx)
         except HoldfastError as error:
-            typer.secho(printable(f"Error: {error}"), err=True, fg=typer.colors.RED)
-            raise typer.Exit(exit_code_of(error)) from None
+            _refuse(error, exit_code_of(error))
         except ValueError as error:
             from holdfast.worker.runtime.settings import SettingsError
 
             if not isinstance(error, SettingsError):
                 raise
-            typer.secho(printable(f"Error: {error}"), err=True, fg=typer.colors.RED)
-            raise typer.Exit(EXIT_REFUSED) from None
+            _refuse(error, EXIT_REFUSED)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+
+
+def _refuse(error: Exception, code: int) -> NoReturn:
+    from holdfast.model.words import printable
+
+    typer.secho(printable(f"Error: {error}"), err=True, fg=typer.colors.RED)
+    raise typer.Exit(code) from None
 
 
 app = typer.Typer(
@@ -59,7 +63,7 @@ for group in (submit, validate, simulate, read, graph, watch, logs, steer):
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)
 app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
-app.command(rich_help_panel=_SETUP)(worker.worker)
+worker.add_to(app, _SETUP)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
 for group in (codec, doctor, sweep, uninstall, about):
     group.add_to(app, _SETUP)

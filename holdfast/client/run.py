@@ -1,4 +1,4 @@
-"""One workload's run: read its state, send it requests, wait for it."""
+"""One workload's run: read its state, send it requests, wait for it. A read imports no policy, so that it starts fast."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import (
     Client,
@@ -24,7 +24,6 @@ from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities import unhealthy
-from holdfast.client.past import fetch, workload_of
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
@@ -35,14 +34,12 @@ from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, Workloa
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
 from holdfast.model.gang.orders import GangStatus
 from holdfast.model.life.history import History
-from holdfast.past import Story, history_of
-from holdfast.policy.attempt.checkpoint import CheckpointAsk
-from holdfast.policy.loop.change import ComponentsChange, PolicyChange
-from holdfast.policy.sides.gang import GangScale
-from holdfast.policy.values.addressee import Addressed
-from holdfast.policy.values.events import RequeueRequest
-from holdfast.policy.verdicts.strip import StripRequest
-from holdfast.policy.verdicts.walltime import WalltimeExtension
+
+if TYPE_CHECKING:
+    from holdfast.past import Story
+    from holdfast.policy.loop.change import ComponentsChange, PolicyChange
+    from holdfast.policy.values.addressee import Addressed
+    from holdfast.policy.values.events import RequeueRequest
 
 _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0
@@ -205,14 +202,20 @@ class Run:
             WorkloadNotFound: if Temporal no longer knows it.
             NotReachable: if Temporal does not answer.
         """
+        from holdfast.past import history_of
+
         return history_of(await self.story())
 
     async def workload(self) -> Workload:
         """Return the workload as submitted. This reads Temporal's record alone; later changes are not included."""
+        from holdfast.client.past import workload_of
+
         return await workload_of(self.client, self.place, self.workflow_id, self.run_id)
 
     async def story(self) -> Story:
         """Return the data behind `history`: the input of each step and its decision."""
+        from holdfast.client.past import fetch
+
         return await fetch(self.client, self.place, self.workflow_id, self.run_id)
 
     async def suspend(self, reason: str = "", *, wait: bool = False) -> StatusView:
@@ -240,6 +243,8 @@ class Run:
         Raises:
             HoldfastError: if it makes no checkpoints, or is not running; the message says which.
         """
+        from holdfast.policy.attempt.checkpoint import CheckpointAsk
+
         number = await self._update(names.UPDATE_CHECKPOINT, CheckpointAsk(note=note), int, "a checkpoint")
 
         def ended(status: Status) -> bool:
@@ -294,6 +299,8 @@ class Run:
         Raises:
             HoldfastError: if it has no walltime, is over, or may not be extended that far; the message says how far.
         """
+        from holdfast.policy.verdicts.walltime import WalltimeExtension
+
         change = WalltimeExtension(by=by, note=note)
         return Status.model_validate(await self._update(names.UPDATE_EXTEND, change, dict[str, Any], "more walltime"))
 
@@ -310,6 +317,8 @@ class Run:
         Raises:
             HoldfastError: if it has no gang, cannot have that size, or is over; the message says what is allowed.
         """
+        from holdfast.policy.sides.gang import GangScale
+
         change = GangScale(max=most, min=least, note=note)
         size = await self._update(names.UPDATE_SCALE, change, dict[str, int], "another size")
         return size["min"], size["max"]
@@ -338,6 +347,8 @@ class Run:
         Raises:
             HoldfastError: if no removal is being forced, or no finalizer blocks it; the message says what to do.
         """
+        from holdfast.policy.verdicts.strip import StripRequest
+
         await self._update(names.UPDATE_STRIP, StripRequest(note=note), type(None), "to strip finalizers")
 
     async def _update(self, name: str, change: Addressed, result_type: Any, what: str) -> Any:

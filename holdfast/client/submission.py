@@ -24,7 +24,6 @@ from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.codec.options import encrypts
 from holdfast.errors import AlreadyEnded, HoldfastError, InvalidWorkload, SpecConflict
-from holdfast.formats import secrets_of
 from holdfast.model import Component, Phase, Workload, format_duration
 from holdfast.worker.runtime.pollers import polled
 from holdfast.workflows import start
@@ -86,6 +85,8 @@ def check_secrets(client: Client, components: Iterable[Component], what: str) ->
     Raises:
         InvalidWorkload: naming the component.
     """
+    from holdfast.formats import secrets_of
+
     if not encrypts(client.data_converter) and (problems := secrets_of(components)):
         raise InvalidWorkload(problems, what)
 

@@ -254,9 +254,9 @@ def test_shard_sets_cover_every_shard_once(count: int) -> None:
 def test_every_setting_is_an_option_of_the_command() -> None:
     import inspect
 
-    from holdfast.cli.cluster.worker import worker
+    from holdfast.cli.cluster.worker_options import run
 
-    options = set(inspect.signature(worker).parameters) - {"config"}
+    options = set(inspect.signature(run).parameters) - {"config"}
     assert options == set(Settings.model_fields)
 
 

@@ -1,77 +1,35 @@
-"""`holdfast worker`: run a worker process in the foreground. Its options are the fields of its settings."""
+"""`holdfast worker`: run a worker process in the foreground. Its options are read from its settings once it is used."""
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Any
 
 import typer
-from pydantic.fields import FieldInfo
-
-from holdfast.worker.runtime.settings import Settings, load
-
-_PANELS: Final = {
-    "temporal_": "Temporal",
-    "deployment_name": "Temporal",
-    "build_id": "Temporal",
-    "codec_": "Temporal",
-    "kube": "Kubernetes",
-    "node_": "Kubernetes",
-    "provisioner_": "Machines of nodes",
-    "fence": "Machines of nodes",
-    "rendezvous_": "Elastic gangs",
-    "data_": "Data sets",
-    "max_": "Limits",
-    "grace": "Limits",
-    "success_ttl_maximum": "Limits",
-    "watch": "Limits",
-    "health_": "Pages and logs",
-    "metrics_": "Pages and logs",
-    "log_": "Pages and logs",
-}
-"""The panel in `--help` for a setting, by the beginning of its name."""
-_SHORT: Final = {"temporal_address": "--address", "kube_context": "--context"}
-"""Second option names, as in other commands."""
-_TYPES: Final[tuple[type[Any], ...]] = (bool, int, float, Path)
-Config = Annotated[
-    Path | None,
-    typer.Option(help="TOML file with settings. Default: $HOLDFAST_CONFIG, else ./holdfast.toml if there is one."),
-]
+from typer.core import TyperCommand
 
 
-def worker(config: Config = None, **flags: Any) -> None:
+class _Command(TyperCommand):
+    """Adds the options when the command is used, since listing commands must not load all settings."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Parse the arguments."""
+        from holdfast.cli.cluster.worker_options import run
+
+        app = typer.Typer(add_completion=False)
+        app.command()(run)
+        real = typer.main.get_command(app)
+        self.params, self.callback = real.params, real.callback
+        return super().make_context(*args, **extra)
+
+
+def worker() -> None:
     """Run a worker, which decides (workflows), acts (cluster), waits (wait), watches (watch) and admits (admission).
 
     Every option may also be given as HOLDFAST_<OPTION> or as a line of the TOML file. Options win over the
     environment, which wins over the file. On SIGTERM it drains and exits with 0; a second signal ends it at once.
     """
-    settings = load(flags, config)
-
-    # Report a wrong option before the SDK and the Kubernetes client are loaded.
-    from temporalio.worker import UnsandboxedWorkflowRunner
-
-    from holdfast.plugin import HoldfastPlugin
-    from holdfast.worker.process import run
-
-    raise typer.Exit(run(settings, UnsandboxedWorkflowRunner(), [HoldfastPlugin()]))
 
 
-def _option(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Return a setting as an option; if the option is not given, the environment and the file decide."""
-    kinds = {field.annotation, *get_args(field.annotation)}
-    kind: Any = next((each for each in _TYPES if each in kinds), str)
-    panel = next((panel for start, panel in _PANELS.items() if name.startswith(start)), None)
-    # If an option declares a second name, it must declare its first name too.
-    declared = (f"--{name.replace('_', '-')}", _SHORT[name]) if name in _SHORT else ()
-    text = " ".join((field.description or "").partition("\n\n")[0].split())
-    option = typer.Option(*declared, help=text, rich_help_panel=panel)
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-    )
-
-
-_CONFIG = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Config)
-worker.__dict__["__signature__"] = inspect.Signature(
-    [_CONFIG, *(_option(name, field) for name, field in Settings.model_fields.items())]
-)
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command(cls=_Command, rich_help_panel=panel)(worker)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from holdfast.cli.common.options import Output
-from holdfast.model.words import printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -24,6 +23,8 @@ def emit(value: Any, output: Output, text: Callable[[], str]) -> None:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a text that may hold what others have said; no part of it moves the cursor (row X14)."""
+    from holdfast.model.words import printable
+
     typer.echo(printable(text), err=err)
 
 

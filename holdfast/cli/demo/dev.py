@@ -1,19 +1,18 @@
 """`holdfast dev`: the local stack from the command line."""
 
-import json
+from __future__ import annotations
+
 import shlex
 import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-import yaml
-from rich.console import Console
-from rich.table import Table
 
-from holdfast.local import SEVERAL_ADDRESSES, NotRunningError, Stack, StackError, given_by_environment
+if TYPE_CHECKING:
+    from holdfast.local import Stack, StackError
 
 app = typer.Typer(help="A real Temporal and a real Kubernetes on this machine.", no_args_is_help=True)
 
@@ -107,6 +106,8 @@ def up(
     ] = None,
 ) -> None:
     """Start the stack, or the parts of it that do not run. Missing programs are downloaded or built first, once."""
+    from holdfast.local import Stack, StackError, given_by_environment
+
     config: dict[str, str] | None = None
     if dynamic_config is not None:
         config = {}
@@ -170,6 +171,8 @@ def down(
     purge: Annotated[bool, typer.Option("--purge", help="Remove its data too.")] = False,
 ) -> None:
     """Stop what this stack started, and nothing else. Its data stays, unless --purge is given."""
+    from holdfast.local import NotRunningError, Stack, StackError
+
     try:
         Stack.load(name, directory).down(purge=purge, progress=lambda line: typer.echo(line, err=True))
     except NotRunningError as error:
@@ -185,6 +188,8 @@ def status(
     output: Annotated[str, typer.Option("--output", "-o", help="table, json or yaml.")] = "table",
 ) -> None:
     """Show each part: its process, its address, whether it is healthy. Exit code 3 if one is not."""
+    from holdfast.local import Stack, StackError
+
     if output not in ("table", "json", "yaml"):
         raise typer.BadParameter(f"{output!r} is none of table, json, yaml", param_hint="--output")
     try:
@@ -193,6 +198,9 @@ def status(
         _fail(error)
     parts = stack.status()
     if output == "table":
+        from rich.console import Console
+        from rich.table import Table
+
         table = Table("part", "pid", "address", "health", box=None, pad_edge=False)
         for part in parts:
             health = "[green]healthy" if part.healthy else f"[red]{part.note}"
@@ -203,6 +211,10 @@ def status(
         if stack.temporal_ui:
             typer.echo(f"Temporal UI: {stack.temporal_ui}")
     else:
+        import json
+
+        import yaml
+
         document = {
             "name": stack.name,
             "directory": str(stack.directory),
@@ -228,6 +240,8 @@ def status(
 @app.command()
 def env(name: Name = "dev", directory: Folder = None) -> None:
     """Print shell exports for the stack: eval "$(holdfast dev env)"."""
+    from holdfast.local import SEVERAL_ADDRESSES, Stack, StackError
+
     try:
         stack = Stack.load(name, directory)
     except StackError as error:

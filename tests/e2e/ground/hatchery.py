@@ -17,7 +17,7 @@ from typing import Any, Final
 
 _LOADED: Final = [
     "holdfast.cli.app",
-    "holdfast.cli.cluster.worker",
+    "holdfast.cli.cluster.worker_options",
     "holdfast.worker.process",
     "holdfast.worker.failpoints",
 ]
