@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from holdfast import __version__
 from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, worker
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.workloads import logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import init, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 
 
 class Refusing(TyperGroup):
     """A command group that turns Holdfast's errors into one line and the exit code that ux.md gives them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take --verbose behind the command too, where people add it after an error."""
+        end = args.index("--") if "--" in args else len(args)
+        if "--verbose" in args[:end]:
+            args = ["--verbose", *(one for one in args[:end] if one != "--verbose"), *args[end:]]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
@@ -28,21 +36,26 @@ class Refusing(TyperGroup):
         try:
             return super().invoke(ctx)
         except HoldfastError as error:
-            _refuse(error, exit_code_of(error))
+            _refuse(error, exit_code_of(error), ctx.params["verbose"])
         except ValueError as error:
             from holdfast.worker.runtime.settings import SettingsError
 
             if not isinstance(error, SettingsError):
                 raise
-            _refuse(error, EXIT_REFUSED)
+            _refuse(error, EXIT_REFUSED, ctx.params["verbose"])
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
 
-def _refuse(error: Exception, code: int) -> NoReturn:
+def _refuse(error: Exception, code: int, verbose: bool) -> NoReturn:
+    """Print an error, and with --verbose the errors behind it, whose words are their libraries' own."""
     from holdfast.model.words import printable
 
     typer.secho(printable(f"Error: {error}"), err=True, fg=typer.colors.RED)
+    cause = error.__cause__ if verbose else None
+    while cause is not None:
+        typer.secho(printable(f"caused by {type(cause).__name__}: {cause}"), err=True)
+        cause = cause.__cause__
     raise typer.Exit(code) from None
 
 
@@ -52,13 +65,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keeps Kubernetes workloads going: each is one durable Temporal workflow.",
-    epilog="Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached.",
+    epilog="Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached.\n\n"
+    "As in kubectl: get is list or status, describe is explain, delete is cancel.",
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print what is behind an error, too.")] = False,
+) -> None:
+    pass
+
 
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, validate, simulate, read, graph, watch, logs, steer):
+for group in (submit, init, validate, simulate, read, graph, watch, logs, steer):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

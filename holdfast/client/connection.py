@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -208,8 +209,15 @@ async def add_search_attributes(client: Client, missing: dict[str, str]) -> None
     await client.operator_service.add_search_attributes(request, timeout=CONNECT_TIMEOUT)
 
 
+_DUMPED: Final = re.compile(r'\b(?:message|error): "([^"]+)"')
+"""The words for people in a dump of the transport's error."""
+
+
 def _short(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {CONNECT_TIMEOUT.total_seconds() + 1:g} s"
     lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    said = _DUMPED.findall(lines[0])
+    return said[-1] if said else lines[0][:300]

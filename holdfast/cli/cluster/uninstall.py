@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-import yaml
 
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Context, Installation, Kubeconfig, Place, grouped
 from holdfast.errors import HoldfastError
@@ -106,6 +105,8 @@ def _confirm(ground: Ground) -> None:
 
 
 def _manifests(files: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    import yaml
+
     from holdfast.deploy import FOLDER
 
     for file in files:

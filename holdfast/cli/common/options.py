@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ge
 
 import typer
 
+from holdfast.cli.common import complete
 from holdfast.errors import HoldfastError, NotReachable, WorkloadFailed
 
 if TYPE_CHECKING:
@@ -34,9 +35,19 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-Name = Annotated[str, typer.Argument(help="The workload: NAME, or NAMESPACE/NAME.", metavar="NAME")]
+Name = Annotated[
+    str,
+    typer.Argument(help="The workload: NAME, or NAMESPACE/NAME.", metavar="NAME", autocompletion=complete.workloads),
+]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Kubernetes namespace. Default: default.", show_default=False)
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="Kubernetes namespace. Default: default.",
+        show_default=False,
+        autocompletion=complete.namespaces,
+    ),
 ]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="The cluster. Default: $HOLDFAST_CLUSTER.", show_default=False)

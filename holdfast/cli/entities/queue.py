@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import complete
 from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import document, emit
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Admission queues: how much may run at once, and who waits.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The queue.", metavar="NAME")]
+Name = Annotated[str, typer.Argument(help="The queue.", metavar="NAME", autocompletion=complete.queues)]
 
 
 @app.callback()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import complete
 from holdfast.cli.common.options import (
     EXIT_FAILED,
     HERE,
@@ -32,8 +33,14 @@ if TYPE_CHECKING:
 
 def list_(
     namespace: Namespace = None,
-    phase: Annotated[str | None, typer.Option("--phase", help="Only in this phase.", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", help="Only in this phase.", show_default=False, autocompletion=complete.phases),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="Only of this queue.", show_default=False, autocompletion=complete.queues),
+    ] = None,
     running: Annotated[
         bool | None,
         typer.Option("--running/--closed", help="Only those alive, or only those over.", show_default=False),
@@ -92,17 +99,32 @@ def status(
         return await run.status(), None if output is Output.TABLE else await run.workload()
 
     from holdfast.cli.common import render
-    from holdfast.formats import source_form
     from holdfast.model import Phase
 
     view, workload = with_run(named, place, both)
     document = view.model_dump(mode="json")
-    told = source_form(workload, view.status) if workload is not None else None
-    if told is not None:
-        document["sourceForm"] = told
+    if workload is not None:
+        from holdfast.formats import source_form
+
+        told = source_form(workload, view.status)
+        if told is not None:
+            document["sourceForm"] = told
     emit(document, output, lambda: render.status(view, datetime.now(UTC)))
     if view.phase is Phase.FAILED:
         raise typer.Exit(EXIT_FAILED)
+
+
+def get(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", autocompletion=complete.workloads)] = None,
+    namespace: Namespace = None,
+    place: Place = HERE,
+    output: Format = Output.TABLE,
+) -> None:
+    """List workloads, or show the status of one: `list` and `status`, by kubectl's word."""
+    if name is None:
+        list_(namespace=namespace, place=place, output=output)
+    else:
+        status(name, namespace, place, output)
 
 
 def explain(
@@ -149,6 +171,8 @@ def add_to(app: typer.Typer, panel: str) -> None:
     )
     for name, command in commands:
         app.command(name, rich_help_panel=panel)(grouped(command))
+    app.command("get", hidden=True)(grouped(get))
+    app.command("describe", hidden=True)(grouped(explain))
 
 
 async def _warn_if_unserved(holdfast: Holdfast) -> None:

@@ -11,7 +11,7 @@ import typer
 from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, grouped
 from holdfast.cli.common.output import emit
 from holdfast.cli.workloads.compare import compare
-from holdfast.cli.workloads.submit import As, Set, overrides, read_file
+from holdfast.cli.workloads.submit import As, Set, WithSettings, overrides, read_file
 from holdfast.errors import HoldfastError, InvalidWorkload
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def simulate(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
-    app.command(rich_help_panel=panel)(grouped(simulate))
+    app.command(cls=WithSettings, rich_help_panel=panel)(grouped(simulate))
 
 
 def _until(text: str | None) -> timedelta | None:

@@ -181,6 +181,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
     )
     for command in commands:
         app.command(rich_help_panel=panel)(grouped(command))
+    app.command("delete", hidden=True)(grouped(cancel))
 
 
 def _steer(verb: str, wish: Wish, place: Place, output: Output, within: float | None = None) -> None:

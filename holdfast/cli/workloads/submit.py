@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from holdfast import names
+from holdfast.cli.common import complete
 from holdfast.cli.common.options import (
     HERE,
     Chosen,
@@ -43,9 +45,25 @@ Files = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override one setting: failureGracePeriod=30s. May be given several times."),
+    typer.Option(
+        "--set",
+        help="Override one setting: failureGracePeriod=30s. May be given several times.",
+        metavar="KEY=VALUE",
+        autocompletion=complete.settings,
+    ),
 ]
 As = Annotated[str | None, typer.Option("--name", help="Submit it under this name.", show_default=False)]
+
+
+class WithSettings(TyperCommand):
+    """A command whose help lists the keys of --set; they are loaded for that alone."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        from holdfast.formats import NAMES
+
+        self.epilog = f"Keys of --set: {', '.join(NAMES)}."
+        super().format_help(ctx, formatter)
 
 
 def submit(
@@ -181,9 +199,10 @@ def schema(
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
-    commands: tuple[Callable[..., None], ...] = (submit, configure, schema)
+    commands: tuple[Callable[..., None], ...] = (submit, configure)
     for command in commands:
-        app.command(rich_help_panel=panel)(grouped(command))
+        app.command(cls=WithSettings, rich_help_panel=panel)(grouped(command))
+    app.command(rich_help_panel=panel)(schema)
 
 
 def text_of(file: str) -> str:

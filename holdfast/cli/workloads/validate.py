@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli.common.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from holdfast.cli.common.output import emit
-from holdfast.cli.workloads.submit import As, Files, Set, lines, overrides, read_all
+from holdfast.cli.workloads.submit import As, Files, Set, WithSettings, lines, overrides, read_all
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
     commands: tuple[Callable[..., None], ...] = (validate,)
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(cls=WithSettings, rich_help_panel=panel)(command)
 
 
 def _unreachable() -> type[HoldfastError]:
