@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from typing import Annotated, Any, NoReturn
 
@@ -21,7 +22,9 @@ class Refusing(TyperGroup):
     """A command group that turns Holdfast's errors into one line and the exit code that ux.md gives them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take --verbose behind the command too, where people add it after an error."""
+        """Take --verbose behind the command too, where people add it after an error; heed NO_COLOR."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
         end = args.index("--") if "--" in args else len(args)
         if "--verbose" in args[:end]:
             args = ["--verbose", *(one for one in args[:end] if one != "--verbose"), *args[end:]]

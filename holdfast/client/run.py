@@ -1,4 +1,4 @@
-"""One workload's run: read its state, send it requests, wait for it. A read imports no policy, so that it starts fast."""
+"""One workload's run: read its state, send it requests, wait for it. Reads import no decisions, and start fast."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What a new user meets first: help, the version, documents to begin with, kubectl's words, errors, and a quick start."""
+"""What a new user meets first: help, the version, documents to begin with, kubectl's words, errors, quick starts."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.cli.common import render
+from holdfast.cli.common import screen
 from holdfast.worker.cleanup.sweep import Left, Verdict
 from holdfast.worker.cleanup.sweep_delete import Outcome, Result
 from holdfast.worker.cleanup.sweep_lookup import Item, Survey
@@ -42,7 +42,7 @@ def table(scene: Scene, survey: Survey, *, hint: bool = True) -> str:
         if one.judgement.verdict is not Verdict.ALIVE
     ]
     heads = ("NAMESPACE", "WORKLOAD", "IN THE CLUSTER", "VERDICT", "WHY")
-    lines = [render.table(heads, rows) if rows else "nothing was left behind"]
+    lines = [screen.table(heads, rows) if rows else "nothing was left behind"]
     lost = count(survey, Verdict.UNKNOWN)
     if lost and hint:
         lines.append(

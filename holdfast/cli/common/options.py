@@ -35,6 +35,20 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class Columns(StrEnum):
+    """The output format of a command that has more to show."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def output(self) -> Output:
+        """The format without the question of how much."""
+        return Output.TABLE if self is Columns.WIDE else Output(self.value)
+
+
 Name = Annotated[
     str,
     typer.Argument(help="The workload: NAME, or NAMESPACE/NAME.", metavar="NAME", autocompletion=complete.workloads),
@@ -72,6 +86,7 @@ Kubeconfig = Annotated[
     str | None, typer.Option("--kubeconfig", help="Of the cluster. Default: $KUBECONFIG.", show_default=False)
 ]
 Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)]
+WideFormat = Annotated[Columns, typer.Option("--output", "-o", help="How to print it; wide: all of it.")]
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
 
 

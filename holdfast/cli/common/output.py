@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from holdfast.cli.common import screen
 from holdfast.cli.common.options import Output
 
 if TYPE_CHECKING:
@@ -16,16 +17,21 @@ if TYPE_CHECKING:
 def emit(value: Any, output: Output, text: Callable[[], str]) -> None:
     """Print a JSON-serializable value, or the text for people."""
     if output is Output.TABLE:
-        say(text())
+        with screen.wide(screen.columns()):
+            say(text())
     else:
         typer.echo(dumped(value, output).rstrip("\n"))
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a text that may hold what others have said; no part of it moves the cursor (row X14)."""
+    """Print a text that may hold what others have said; no part of it moves the cursor (row X14).
+
+    On a terminal, long lines go on below their words, and phases have a colour (row E8).
+    """
     from holdfast.model.words import printable
 
-    typer.echo(printable(text), err=err)
+    text = screen.folded(printable(text))
+    typer.echo(screen.painted(text) if screen.has_colour() and not err else text, err=err)
 
 
 def document(answer: BaseModel) -> Any:

@@ -8,8 +8,21 @@ from typing import Final
 
 from holdfast.cli.common import gang_text
 from holdfast.cli.common import silence as silent
+from holdfast.cli.common.screen import packed, table
 from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
-from holdfast.model import BudgetStatus, Cause, Deadline, PodCounts, Status, format_duration
+from holdfast.model import (
+    BudgetStatus,
+    Cause,
+    Condition,
+    ConditionType,
+    Deadline,
+    Explanation,
+    Phase,
+    PodCounts,
+    Reason,
+    Status,
+    format_duration,
+)
 from holdfast.policy.sides.staging import size_of
 
 _LABEL: Final = 11
@@ -23,22 +36,24 @@ def explanation(view: ExplanationView, now: datetime) -> str:
     arrow = f" → {told.next_attempt}" if told.next_attempt is not None else ""
     lines = _stale(view)
     lines.append(
-        f"{told.name}  {told.phase.value}  attempt {told.attempt}{arrow}      {_budget(told.budgets)}".rstrip()
+        f"{told.name}  {phase_word(told)}  attempt {told.attempt}{arrow}      {_budget(told.budgets)}".rstrip()
     )
-    lines.append(_labelled("why", told.why))
-    lines.append(_labelled("now", told.now))
+    lines.append(_sentences("why", told.why))
+    if told.now != told.why:
+        lines.append(_sentences("now", told.now))
     for activity in view.activities:
         sentence = activity.sentence(now)
         if sentence and sentence not in told.now:
-            lines.append(_labelled("", sentence))
+            lines.append(_sentences("", sentence))
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
     if view.queue:
         lines.append(_labelled("queue", view.queue))
     lines += [_labelled("away", each) for each in view.entities]
     if not (view.fresh or view.closed):
-        due = f" (recorded as next: {deadlines(told.next, now)})" if told.next else ""
-        lines.append(_labelled("next", _NEXT_STALE + due))
+        lines.append(_labelled("next", _NEXT_STALE))
+        if told.next:
+            lines.append(_labelled("", f"recorded as next: {deadlines(told.next, now)}"))
     elif told.next:
         lines.append(_labelled("next", deadlines(told.next, now)))
     elif not told.phase.ended and view.activities:
@@ -46,10 +61,10 @@ def explanation(view: ExplanationView, now: datetime) -> str:
     elif not told.phase.ended:
         lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, its queue, or a signal"))
     if told.kept:
-        lines.append(_labelled("kept", told.kept))
+        lines.append(_sentences("kept", told.kept))
     lines.append(_labelled("by", told.by or _UNVERIFIED))
     if told.unblock:
-        lines.append(_labelled("unblock", told.unblock))
+        lines.append(_sentences("unblock", told.unblock))
     return "\n".join(lines)
 
 
@@ -63,31 +78,39 @@ def _stale(view: StatusView | ExplanationView) -> list[str]:
 
 
 def deadlines(coming: Sequence[Deadline], now: datetime) -> str:
-    """Return the coming deadlines in one line: `02:24:10 forceful deletion · then retry pause 90s`."""
+    """Return the coming deadlines: `02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s`."""
     parts: list[str] = []
     before: datetime | None = None
     for each in coming:
         if each.at != before:
-            parts.append(f"{_clock(each.at, now)} {each.what.removeprefix('then, ')}")
+            near = f" (in {age(each.at - now)})" if each.at > now else ""
+            parts.append(f"{_clock(each.at, now)}{near} {each.what.removeprefix('then, ')}")
         else:
             parts.append(f"then {each.what.removeprefix('then, ').removeprefix('then ')}")
         before = each.at
-    return " · ".join(parts)
+    return packed(parts, " · ")
 
 
-def status(view: StatusView, now: datetime) -> str:
-    """Return the full status of a workload."""
+def phase_word(of: Status | Explanation | Summary) -> str:
+    """Return the phase for people: the first start of a workload is Starting, although Kubernetes' word is Resuming."""
+    first = of.phase == Phase.RESUMING and of.attempt <= 1 and of.reason != Reason.RESUMED
+    return "Starting" if first else str(of.phase)
+
+
+def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
+    """Return the status of a workload; a wide one has all conditions, and counts that others imply."""
     told = view.status
     lines = [
         *_stale(view),
-        f"{told.name}  {told.phase.value} ({told.reason.value})  {_budget(told.budgets)}".rstrip(),
+        f"{told.name}  {phase_word(told)} ({told.reason.value})  {_budget(told.budgets)}".rstrip(),
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
     lines.append(_labelled("by", told.by or _UNVERIFIED))
     if told.message:
-        lines.append(_labelled("message", told.message))
-    lines.append(_labelled("attempt", f"{told.attempt}, restarts {told.restarts}, executions {told.executions}"))
+        lines.append(_sentences("message", told.message))
+    counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
+    lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
     for one in told.data:
         text = f"{one.mount}: {one.files} files, {size_of(one.bytes)}, version {one.digest}"
         lines.append(_labelled("data", text))
@@ -98,11 +121,11 @@ def status(view: StatusView, now: datetime) -> str:
     lines += [_labelled("waits", one.sentence()) for one in told.waiting]
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
-    for condition in told.conditions:
+    for condition in told.conditions if wide else abnormal(told):
         mark = "yes" if condition.status else "no"
         note = f": {condition.message}" if condition.message else ""
         lines.append(_labelled("", f"{condition.type.value} {mark} ({condition.reason.value}){note}"))
-    if told.failure is not None:
+    if told.failure is not None and told.failure.sentence() not in told.message:
         lines.append(_labelled("failure", told.failure.sentence()))
     if told.next is not None:
         lines.append(_labelled("next", deadlines((told.next,), now)))
@@ -110,7 +133,7 @@ def status(view: StatusView, now: datetime) -> str:
 
 
 def pods(counts: PodCounts) -> str:
-    """Return the pod counts: `3 of 4 running, 1 pending`."""
+    """Return the pod counts: `3 of 4 pods running, 1 pending`."""
     named = {
         "succeeded": counts.succeeded,
         "pending": counts.pending,
@@ -118,7 +141,17 @@ def pods(counts: PodCounts) -> str:
         "terminating": counts.terminating,
     }
     rest = "".join(f", {count} {word}" for word, count in named.items() if count)
-    return f"{counts.running} of {counts.expected} running{rest}"
+    return f"{counts.running} of {counts.expected} pod{'' if counts.expected == 1 else 's'} running{rest}"
+
+
+def abnormal(told: Status) -> list[Condition]:
+    """Return the conditions that the phase does not imply: unhealthy, or running without pods that are ready."""
+    return [
+        one
+        for one in told.conditions
+        if (one.type is ConditionType.UNHEALTHY and one.status)
+        or (one.type is ConditionType.PODS_READY and not one.status and told.phase is Phase.RUNNING)
+    ]
 
 
 def summaries(told: Sequence[Summary], now: datetime) -> str:
@@ -146,7 +179,7 @@ def transition(before: Status | None, after: Status, *, told: bool = False) -> s
     """Return the line that `watch` prints for a change; `told` leaves out a message that a cause has already given."""
     text = "" if told else after.message or after.reason.value
     moved = before is not None and before.attempt != after.attempt and "attempt" not in text
-    return line(after.since, after.phase.value, f"attempt {after.attempt}: {text}".rstrip(": ") if moved else text)
+    return line(after.since, phase_word(after), f"attempt {after.attempt}: {text}".rstrip(": ") if moved else text)
 
 
 def caused(cause: Cause) -> str:
@@ -156,7 +189,7 @@ def caused(cause: Cause) -> str:
 
 def line(at: datetime, phase: str, text: str) -> str:
     """Lay out a line of `watch`: time, phase, text."""
-    return f"{at.astimezone(UTC):%H:%M:%S}  {phase:<13} {text}".rstrip()
+    return f"{at.astimezone(UTC):%H:%M:%S}Z  {phase:<13} {text}".rstrip()
 
 
 def is_transition(before: Status | None, after: Status) -> bool:
@@ -168,15 +201,6 @@ def is_transition(before: Status | None, after: Status) -> bool:
         after.reason,
         after.message,
         after.attempt,
-    )
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out columns with two spaces between them; the last column is not padded."""
-    widths = [max(len(line[column]) for line in (heads, *rows)) for column in range(len(heads))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in (heads, *rows)
     )
 
 
@@ -207,11 +231,17 @@ def _labelled(label: str, text: str) -> str:
     return "\n".join([f"{label:<{_LABEL}}{first}", *(" " * _LABEL + line for line in rest)])
 
 
+def _sentences(label: str, text: str) -> str:
+    """Lay out a text whose clauses are parted by semicolons, as few lines as there are with at most 100 characters."""
+    return _labelled(label, "\n".join(packed(line.split("; "), "; ") for line in text.splitlines()))
+
+
 def _clock(instant: datetime, now: datetime) -> str:
     there, here = instant.astimezone(UTC), now.astimezone(UTC)
-    return f"{there:%H:%M:%S}" if abs(there - here) < timedelta(hours=12) else f"{there:%Y-%m-%d %H:%M:%S}"
+    near = abs(there - here) < timedelta(hours=12)
+    return f"{there:%H:%M:%S} UTC" if near else f"{there:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _phase(each: Summary) -> str:
     note = {"Terminated": " (terminated)", "TimedOut": " (timed out)", "Canceled": " (cancelled from outside)"}
-    return (each.phase or "?") + note.get(each.execution, "")
+    return (phase_word(each) or "?") + note.get(each.execution, "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.cli.common.render import age, table
+from holdfast.cli.common.render import age
+from holdfast.cli.common.screen import table
 from holdfast.model import format_duration
 from holdfast.model.entities.broker import BrokerStatus
 from holdfast.policy.entities.broker import name_of

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.cli.common import output
-from holdfast.cli.common.render import age, table
+from holdfast.cli.common.render import age
+from holdfast.cli.common.screen import table
 from holdfast.model import NodeBook, NodeState, NodeWord
 from holdfast.model.entities.provisioner import ProvisionerStatus
 from holdfast.policy.nodes.provisioner import verb_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from holdfast.cli.common.render import age, table
+from holdfast.cli.common.render import age
+from holdfast.cli.common.screen import table
 from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus, StopPolicy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from holdfast.cli.common.render import table
+from holdfast.cli.common.screen import table
 from holdfast.model import BudgetStatus
 from holdfast.model.life.history import History
 from holdfast.past.other import Comparison

@@ -13,11 +13,13 @@ from holdfast.cli.common import complete
 from holdfast.cli.common.options import (
     EXIT_FAILED,
     HERE,
+    Columns,
     Format,
     Name,
     Namespace,
     Output,
     Place,
+    WideFormat,
     chosen,
     grouped,
     session,
@@ -87,13 +89,14 @@ def status(
     name: Name,
     namespace: Namespace = None,
     place: Place = HERE,
-    output: Format = Output.TABLE,
+    columns: WideFormat = Columns.TABLE,
 ) -> None:
     """Show a workload's status. Exit code 1 if it has failed.
 
+    With -o wide, all conditions are shown, not only those that are abnormal.
     In JSON and YAML, sourceForm also gives the status of a document that defines its own, such as an AppWrapper.
     """
-    named = chosen(name, namespace)
+    named, output = chosen(name, namespace), columns.output
 
     async def both(run: Run) -> tuple[StatusView, Workload | None]:
         return await run.status(), None if output is Output.TABLE else await run.workload()
@@ -109,7 +112,7 @@ def status(
         told = source_form(workload, view.status)
         if told is not None:
             document["sourceForm"] = told
-    emit(document, output, lambda: render.status(view, datetime.now(UTC)))
+    emit(document, output, lambda: render.status(view, datetime.now(UTC), wide=columns is Columns.WIDE))
     if view.phase is Phase.FAILED:
         raise typer.Exit(EXIT_FAILED)
 
@@ -118,13 +121,13 @@ def get(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", autocompletion=complete.workloads)] = None,
     namespace: Namespace = None,
     place: Place = HERE,
-    output: Format = Output.TABLE,
+    columns: WideFormat = Columns.TABLE,
 ) -> None:
     """List workloads, or show the status of one: `list` and `status`, by kubectl's word."""
     if name is None:
-        list_(namespace=namespace, place=place, output=output)
+        list_(namespace=namespace, place=place, output=columns.output)
     else:
-        status(name, namespace, place, output)
+        status(name, namespace, place, columns)
 
 
 def explain(
@@ -201,6 +204,8 @@ def _phase(given: str | None) -> str | None:
 
     if given is None:
         return None
+    if given.lower() == "starting":  # The first start is a Resuming that is shown so.
+        return Phase.RESUMING.value
     for phase in Phase:
         if phase.value.lower() == given.lower():
             return phase.value

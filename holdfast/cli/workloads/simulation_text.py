@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.cli.common.render import table
+from holdfast.cli.common.screen import table
 from holdfast.model import BudgetStatus, format_duration
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 

@@ -73,6 +73,8 @@ _REMEDIES: dict[str, str] = {
 }
 """Where to look, by the reason it is unhealthy: Holdfast cannot know what it waits for."""
 _WAITS_SHOWN = 3
+_ACCEPT = "correct the file and submit it again; or `holdfast namespace enable {ns}`, then retry"
+"""What helps after a refusal: it says itself which of the two."""
 _DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
 _UNBLOCKS: dict[str, str] = {
     UNSCHEDULABLE: "room on nodes that fit, or pods that ask for less: kubectl -n {ns} describe pod {pod}",
@@ -507,6 +509,8 @@ def _unblock(spec: Workload, state: State) -> str:
         return "the store: holdfast doctor says what is wrong with it; retry skips the pause"
     if state.reason is Reason.QUEUED and kept_out(state):
         return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
+    if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
+        return _ACCEPT.format(ns=spec.namespace)
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "retry begins anew with its budgets renewed; cancel removes what is held"
     if state.phase is Phase.FAILED:

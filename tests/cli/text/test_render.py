@@ -79,7 +79,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "train-llm  Resetting  attempt 2 → 3      restarts 2 of 3\n"
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
-        "next       02:24:10 forceful deletion · then retry pause 90s · then recreate without node-7\n"
+        "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
         "by         unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)"
     )
 
@@ -144,19 +144,19 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
         "           this is what was last recorded; pods run on, and Holdfast acts on what happens to them once a "
         "worker answers; start one: holdfast worker",
     ]
-    assert "(recorded as next: 02:15:50 failure grace)" in text, (
+    assert "recorded as next: 02:15:50 UTC (in 1m) failure grace" in text, (
         "a deadline that passes while nobody decides is said so"
     )
 
 
 def test_deadlines_on_another_day_carry_their_date() -> None:
     coming = (Deadline(at=NOW + timedelta(days=7), what="success TTL"),)
-    assert render.deadlines(coming, NOW) == "2026-02-07 02:14:50 success TTL"
+    assert render.deadlines(coming, NOW) == "2026-02-07 02:14:50 UTC (in 7d) success TTL"
 
 
 def test_two_deadlines_at_different_times_carry_both() -> None:
     coming = (Deadline(at=NOW, what="a"), Deadline(at=NOW + timedelta(seconds=5), what="then, unless it heals: b"))
-    assert render.deadlines(coming, NOW) == "02:14:50 a · 02:14:55 unless it heals: b"
+    assert render.deadlines(coming, NOW) == "02:14:50 UTC a · 02:14:55 UTC (in 5s) unless it heals: b"
 
 
 def test_status_names_place_pods_conditions_and_failure() -> None:
@@ -171,11 +171,11 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
     assert text.splitlines() == [
         "train-llm  Running (SufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
-        "since      02:11:50 (3m ago)",
+        "since      02:11:50 UTC (3m ago)",
         "by         unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)",
         "message    all expected pods run",
-        "attempt    1, restarts 0, executions 0",
-        "pods       3 of 4 running, 1 pending",
+        "attempt    1",
+        "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
         "failure    w exited 137 (OOMKilled)",
     ]
@@ -230,19 +230,19 @@ def test_watch_tells_each_cause_and_transition_once() -> None:
     seen = Seen()
     first = status(causes=(cause("attempt 1 runs", 0),), causes_total=1)
     assert seen.news(first) == [
-        "02:14:50                attempt 1 runs (Resetting)",
-        "02:11:50  Running       all expected pods run",
+        "02:14:50Z                attempt 1 runs (Resetting)",
+        "02:11:50Z  Running       all expected pods run",
     ]
     assert seen.news(first) == []
     assert seen.news(first.model_copy(update={"pods": PodCounts(expected=4, running=4)})) == []
     both = first.model_copy(update={"causes": (cause("a", 0), cause("b", 1), cause("c", 2)), "causes_total": 3})
-    assert seen.news(both) == ["02:14:51                b (Resetting)", "02:14:52                c (Resetting)"]
+    assert seen.news(both) == ["02:14:51Z                b (Resetting)", "02:14:52Z                c (Resetting)"]
 
 
 def test_watch_names_a_new_attempt() -> None:
     before = status()
     after = status(phase=Phase.RESUMING, reason=Reason.SUBMITTED, message="all components exist", attempt=2, since=NOW)
-    assert render.transition(before, after) == "02:14:50  Resuming      attempt 2: all components exist"
+    assert render.transition(before, after) == "02:14:50Z  Resuming      attempt 2: all components exist"
 
 
 def test_ages_are_short() -> None:

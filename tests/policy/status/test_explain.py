@@ -175,3 +175,13 @@ def test_status_counts_the_copies_of_components_that_have_some():
     told = status_of(life.spec, state, life.now, "uid")
     assert told.copies == {name: counts}
     assert Status.model_validate(told.model_dump(mode="json")) == told
+
+
+@ROW("E7", level="pure")
+def test_E7_after_a_refusal_the_file_is_corrected_or_the_namespace_enabled():
+    life = Life(hold={OperationKind.PREPARE}).settle()
+    life.refused("Refused", "may not create jobs")
+    assert life.state.phase is Phase.FAILED
+    unblock = explain_of(life.spec, life.state, life.now).unblock
+    assert unblock == "correct the file and submit it again; or `holdfast namespace enable default`, then retry"
+    assert len(unblock) <= 100

@@ -1,0 +1,150 @@
+"""What fits a terminal: its width, folded lines and tables, and colour, which is put on last (row E8).
+
+In a pipe nothing is folded and nothing is coloured, so that programs read whole lines.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+NARROWEST: Final = 60
+WIDEST: Final = 200
+SENTENCE: Final = 100
+"""The longest line, in characters, of a cause, of what is done now, and of what comes next, as far as clauses allow."""
+
+_INDENT: Final = 32
+"""Where the text of a line may begin, at most, if its next lines are to begin below it."""
+_LEAST: Final = 10
+"""The narrowest that a column is folded to."""
+_HANGING: Final = re.compile(r"^ +|^.*? {2,}(?=\S)")
+_GREEN, _YELLOW, _RED, _BLUE, _GREY = 32, 33, 31, 34, 90
+_COLOURS: Final[dict[str, int]] = {
+    **dict.fromkeys(("Running", "Succeeded", "ok"), _GREEN),
+    **dict.fromkeys(("Failed", "NOT OK"), _RED),
+    **dict.fromkeys(("Pending", "Starting", "Resuming"), _BLUE),
+    **dict.fromkeys(("Suspended", "Cancelled"), _GREY),
+    **dict.fromkeys(
+        ("Finishing", "Checkpointing", "Resetting", "Suspending", "Terminating", "stale", "warning"), _YELLOW
+    ),
+}
+_WORD: Final = re.compile(rf"(?m)(?:^|(?<=  )|(?<=PHASE ))({'|'.join(_COLOURS)})(?=  |$| \()")
+"""A phase or a verdict that stands alone, as a cell does: words inside a sentence keep the colour of the sentence."""
+_NEAR: Final = re.compile(r"\(in \d+s\)")
+"""A deadline within a minute."""
+
+_width: ContextVar[int | None] = ContextVar("width", default=None)
+
+
+@contextmanager
+def wide(columns: int | None) -> Generator[None]:
+    """Lay out what is printed inside for so many columns; None: without folding."""
+    before = _width.set(columns)
+    try:
+        yield
+    finally:
+        _width.reset(before)
+
+
+def columns() -> int | None:
+    """Return the width of the terminal, between 60 and 200; None in a pipe."""
+    if not sys.stdout.isatty():
+        return None
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+
+
+def has_colour() -> bool:
+    """Whether standard output is a terminal that shows colours, and the user has not set NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str) -> str:
+    """Return a text with colours: phases, verdicts and deadlines within a minute."""
+    text = _WORD.sub(lambda found: f"\x1b[{_COLOURS[found[1]]}m{found[1]}\x1b[0m", text)
+    return _NEAR.sub(lambda found: f"\x1b[1;{_YELLOW}m{found[0]}\x1b[0m", text)
+
+
+def folded(text: str) -> str:
+    """Return a text whose long lines go on below the words after their label."""
+    width = _width.get()
+    if width is None:
+        return text
+    return "\n".join(_folded(line, width) if len(line) > width else line for line in text.splitlines())
+
+
+def _folded(line: str, width: int) -> str:
+    label = _HANGING.match(line)
+    indent = label.end() if label is not None and label.end() <= _INDENT else 0
+    return textwrap.fill(
+        line[indent:],
+        width,
+        initial_indent=line[:indent],
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+    )
+
+
+def packed(clauses: Sequence[str], between: str) -> str:
+    """Join clauses into as few lines as there are, each of at most 100 characters if its clauses are that short."""
+    lines: list[str] = []
+    for clause in clauses:
+        if lines and len(lines[-1]) + len(between) + len(clause) <= SENTENCE:
+            lines[-1] += between + clause
+        else:
+            if lines:
+                lines[-1] += between.rstrip()
+            lines.append(clause)
+    return "\n".join(lines)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out columns with two spaces between them.
+
+    Where the terminal is narrower, cells fold; where too little would be left of them, each row becomes a few lines.
+    """
+    columns = list(zip(heads, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    width, gaps = _width.get(), 2 * (len(widths) - 1)
+    if width is None or sum(widths) + gaps <= width:
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in (heads, *rows)
+        )
+    least = [max(len(head), min(_LEAST, each)) for head, each in zip(heads, widths, strict=True)]
+    if sum(least) + gaps <= width:
+        return _grid(heads, rows, width)
+    return "\n".join(_record(heads, row, width) for row in rows)
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for head in heads:
+        grid.add_column(Text(head), overflow="fold")
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    out = io.StringIO()
+    Console(file=out, width=width, no_color=True, highlight=False).print(grid)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def _record(heads: Sequence[str], row: Sequence[str], width: int) -> str:
+    """Return a row as lines: its first two cells, and below them the others, each after its head."""
+    lines = ["  ".join(row[:2])]
+    for part in (f"{head} {cell}" for head, cell in zip(heads[2:], row[2:], strict=True) if cell):
+        if len(lines) > 1 and len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(f"  {part}")
+    return "\n".join(lines)
