@@ -31,6 +31,13 @@ class StatusView(Payload):
         """The phase of the workload."""
         return self.status.phase
 
+    def __str__(self) -> str:
+        """Say it in one line (row E12)."""
+        return f"{self.status}" if self.fresh or self.closed else f"{self.status} (as last recorded)"
+
+    def __repr__(self) -> str:
+        return f"<StatusView {self}>"
+
 
 class Summary(Payload):
     """One workload in a list, from the visibility store, which may be a second behind."""

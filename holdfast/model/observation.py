@@ -176,6 +176,17 @@ class PodCounts(Payload):
         """Pods that run or have already succeeded."""
         return self.running + self.succeeded
 
+    def sentence(self) -> str:
+        """Say it in a few words: `3 of 4 pods running, 1 pending`."""
+        named = {
+            "succeeded": self.succeeded,
+            "pending": self.pending,
+            "failed": self.failed,
+            "terminating": self.terminating,
+        }
+        rest = "".join(f", {count} {word}" for word, count in named.items() if count)
+        return f"{self.running} of {self.expected} pod{'' if self.expected == 1 else 's'} running{rest}"
+
 
 class CopyCounts(Payload):
     """How many copies are expected, and the observed ones by state; counts, never a list of copies."""

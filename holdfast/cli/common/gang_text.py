@@ -45,4 +45,4 @@ def _listed(words: list[str], between: str = ", ") -> str:
 
 
 def _clock(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%H:%M:%S}"
+    return f"{at.astimezone(UTC):%H:%M:%S} UTC"

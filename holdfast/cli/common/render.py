@@ -26,7 +26,7 @@ from holdfast.model import (
 from holdfast.policy.sides.staging import size_of
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)"
+_UNVERIFIED: Final = "unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
 _NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
 
 
@@ -55,11 +55,12 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         if told.next:
             lines.append(_labelled("", f"recorded as next: {deadlines(told.next, now)}"))
     elif told.next:
-        lines.append(_labelled("next", deadlines(told.next, now)))
+        lines.append(_labelled("next", deadlines(told.next, now, told.why)))
     elif not told.phase.ended and view.activities:
         lines.append(_labelled("next", "goes on by itself as soon as that is done"))
     elif not told.phase.ended:
-        lines.append(_labelled("next", "nothing happens by itself: it waits for the cluster, its queue, or a signal"))
+        waits = "" if told.unblock else ": it waits for the cluster, its queue, or a signal"
+        lines.append(_labelled("next", f"nothing happens by itself{waits}"))
     if told.kept:
         lines.append(_sentences("kept", told.kept))
     lines.append(_labelled("by", told.by or _UNVERIFIED))
@@ -77,16 +78,24 @@ def _stale(view: StatusView | ExplanationView) -> list[str]:
     return [_labelled("stale", silent.text(view.silence, silent.READ))]
 
 
-def deadlines(coming: Sequence[Deadline], now: datetime) -> str:
-    """Return the coming deadlines: `02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s`."""
+def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "") -> str:
+    """Return the coming deadlines: `02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s`.
+
+    Args:
+        coming: The deadlines; those of one time follow from each other.
+        now: The time of the command.
+        why: What has been said before, and is not repeated.
+    """
     parts: list[str] = []
     before: datetime | None = None
     for each in coming:
+        name, _, cause = each.what.removeprefix("then, ").removeprefix("then ").partition(": ")
+        what = name if not cause or cause in why else f"{name}: {cause}"
         if each.at != before:
             near = f" (in {age(each.at - now)})" if each.at > now else ""
-            parts.append(f"{_clock(each.at, now)}{near} {each.what.removeprefix('then, ')}")
+            parts.append(f"{_clock(each.at, now)}{near} {what}")
         else:
-            parts.append(f"then {each.what.removeprefix('then, ').removeprefix('then ')}")
+            parts.append(what if what.startswith(("once ", "unless ")) else f"then {what}")
         before = each.at
     return packed(parts, " · ")
 
@@ -99,15 +108,16 @@ def phase_word(of: Status | Explanation | Summary) -> str:
 
 def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     """Return the status of a workload; a wide one has all conditions, and counts that others imply."""
-    told = view.status
+    told, amiss = view.status, abnormal(view.status)
+    reason = amiss[0].reason if amiss else told.reason
     lines = [
         *_stale(view),
-        f"{told.name}  {phase_word(told)} ({told.reason.value})  {_budget(told.budgets)}".rstrip(),
+        f"{told.name}  {phase_word(told)} ({reason.value})  {_budget(told.budgets)}".rstrip(),
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
     lines.append(_labelled("by", told.by or _UNVERIFIED))
-    if told.message:
+    if told.message and not amiss:
         lines.append(_sentences("message", told.message))
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
     lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
@@ -117,41 +127,27 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     if told.claims is not None:
         lines.append(_labelled("kept", told.claims.sentence()))
     if told.pods != PodCounts():
-        lines.append(_labelled("pods", pods(told.pods)))
+        lines.append(_labelled("pods", told.pods.sentence()))
     lines += [_labelled("waits", one.sentence()) for one in told.waiting]
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
-    for condition in told.conditions if wide else abnormal(told):
+    for condition in told.conditions if wide else amiss:
         mark = "yes" if condition.status else "no"
         note = f": {condition.message}" if condition.message else ""
         lines.append(_labelled("", f"{condition.type.value} {mark} ({condition.reason.value}){note}"))
-    if told.failure is not None and told.failure.sentence() not in told.message:
+    if told.failure is not None and (told.failure.message or told.failure.sentence()) not in told.message:
         lines.append(_labelled("failure", told.failure.sentence()))
     if told.next is not None:
-        lines.append(_labelled("next", deadlines((told.next,), now)))
+        said = "; ".join((told.message, *(one.message for one in amiss)))
+        lines.append(_labelled("next", deadlines((told.next,), now, said)))
     return "\n".join(lines)
 
 
-def pods(counts: PodCounts) -> str:
-    """Return the pod counts: `3 of 4 pods running, 1 pending`."""
-    named = {
-        "succeeded": counts.succeeded,
-        "pending": counts.pending,
-        "failed": counts.failed,
-        "terminating": counts.terminating,
-    }
-    rest = "".join(f", {count} {word}" for word, count in named.items() if count)
-    return f"{counts.running} of {counts.expected} pod{'' if counts.expected == 1 else 's'} running{rest}"
-
-
 def abnormal(told: Status) -> list[Condition]:
-    """Return the conditions that the phase does not imply: unhealthy, or running without pods that are ready."""
-    return [
-        one
-        for one in told.conditions
-        if (one.type is ConditionType.UNHEALTHY and one.status)
-        or (one.type is ConditionType.PODS_READY and not one.status and told.phase is Phase.RUNNING)
-    ]
+    """Return the condition that the phase does not imply: unhealthy; or else running without pods that are ready."""
+    unhealthy = [one for one in told.conditions if one.type is ConditionType.UNHEALTHY and one.status]
+    unready = [one for one in told.conditions if one.type is ConditionType.PODS_READY and not one.status]
+    return unhealthy or (unready if told.phase is Phase.RUNNING else [])
 
 
 def summaries(told: Sequence[Summary], now: datetime) -> str:

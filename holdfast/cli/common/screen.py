@@ -61,6 +61,11 @@ def columns() -> int | None:
     return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
 
 
+def width() -> int | None:
+    """Return the columns that what is printed now is laid out for; None: as many as it takes."""
+    return _width.get()
+
+
 def has_colour() -> bool:
     """Whether standard output is a terminal that shows colours, and the user has not set NO_COLOR."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from holdfast.cli.common import screen
 from holdfast.model.entities.graph import EdgeKind, GraphNode, GraphStatus, ItemPhase
 
 _WIDTH: Final = 160
+"""Columns of a drawing that goes to no terminal."""
 _NAMED: Final = 3
 _ORDER: Final = tuple(ItemPhase)
 
@@ -27,7 +29,7 @@ def drawn(told: GraphStatus) -> str:
         above = max(before, key=lambda one: depth[one]) if before else ""
         branches[node.name] = (branches[above] if above else tree).add(escape(_line(told, node, above)))
     out = io.StringIO()
-    Console(file=out, width=_WIDTH, no_color=True, highlight=False).print(tree)
+    Console(file=out, width=screen.width() or _WIDTH, no_color=True, highlight=False).print(tree)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 

@@ -67,7 +67,7 @@ async def follow(
         if output is not Output.TABLE and (turned or last is None or last.status != view.status):
             say(json.dumps(view.model_dump(mode="json"), ensure_ascii=False))
         if live:
-            _show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {render.pods(view.status.pods)}")
+            _show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {view.status.pods.sentence()}")
         last = view
         if view.phase.ended:
             break

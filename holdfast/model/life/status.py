@@ -95,6 +95,15 @@ class Status(Payload):
     causes: tuple[Cause, ...] = ()
     causes_total: int = 0
 
+    def __str__(self) -> str:
+        """Say it in one line, for a prompt and for logs (row E12)."""
+        counts = ", ".join((self.pods.sentence(), f"attempt {self.attempt}", *(one.sentence() for one in self.budgets)))
+        text = f"{self.namespace}/{self.name} {self.phase.value} ({self.reason.value}): {counts}"
+        return f"{text}; {self.message}" if self.message else text
+
+    def __repr__(self) -> str:
+        return f"<Status {self}>"
+
 
 class Explanation(Payload):
     """Why the workload is in its phase, and what comes next: answer of the query `explain`."""

@@ -73,8 +73,8 @@ _REMEDIES: dict[str, str] = {
 }
 """Where to look, by the reason it is unhealthy: Holdfast cannot know what it waits for."""
 _WAITS_SHOWN = 3
-_ACCEPT = "correct the file and submit it again; or `holdfast namespace enable {ns}`, then retry"
-"""What helps after a refusal: it says itself which of the two."""
+_ENABLE = "`holdfast namespace enable "
+"""Stands in a refusal that is about the namespace, which names the whole command."""
 _DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
 _UNBLOCKS: dict[str, str] = {
     UNSCHEDULABLE: "room on nodes that fit, or pods that ask for less: kubectl -n {ns} describe pod {pod}",
@@ -314,7 +314,7 @@ def _now(spec: Workload, state: State) -> str:
             return f"nothing is decided by what cannot be read; {_ready_pods(state)} pods run or have succeeded{more}"
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
-            return f"waiting for {unready} of {expected} Pod{_stuck(state)}{avoided}{more}"
+            return f"{_running(state, expected - unready, expected)}{_stuck(state)}{avoided}{more}"
         return f"{expected} of {expected} pods run or have succeeded{more}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
@@ -327,6 +327,13 @@ def _ready_pods(state: State) -> int:
     """Return how many pods were seen running or succeeded."""
     seen = current(state)
     return seen.pods.ready if seen is not None else 0
+
+
+def _running(state: State, ready: int, expected: int) -> str:
+    """Say how many of the expected pods run: `1 of 3 pods running`, or have succeeded if some have."""
+    seen = current(state)
+    how = "running or succeeded" if seen is not None and seen.pods.succeeded else "running"
+    return f"{ready} of {expected} pod{'' if expected == 1 else 's'} {how}"
 
 
 def _foreign(state: State) -> str:
@@ -510,7 +517,8 @@ def _unblock(spec: Workload, state: State) -> str:
     if state.reason is Reason.QUEUED and kept_out(state):
         return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
-        return _ACCEPT.format(ns=spec.namespace)
+        closed = _ENABLE in state.message
+        return "once the namespace is enabled, retry" if closed else "correct the file, then submit it with --again"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return "retry begins anew with its budgets renewed; cancel removes what is held"
     if state.phase is Phase.FAILED:

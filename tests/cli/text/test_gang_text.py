@@ -39,7 +39,7 @@ def test_a_round_that_forms_says_what_it_waits_for() -> None:
     told = gang(status(phase=GangPhase.FORMING, present=1, due=NOW, next="fewer than 2 members have joined"))
     assert told.splitlines() == [
         "round 4 forms: 1 of 2 to 4 members are there",
-        "02:14:50 fewer than 2 members have joined",
+        "02:14:50 UTC fewer than 2 members have joined",
     ]
 
 

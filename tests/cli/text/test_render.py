@@ -80,7 +80,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "by         unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)"
+        "by         unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
     )
 
 
@@ -169,11 +169,10 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
     )
     text = render.status(StatusView(status=told, fresh=True), NOW)
     assert text.splitlines() == [
-        "train-llm  Running (SufficientPodsReady)  restarts 0 of 3",
+        "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "by         unverified: who asked for it is known only for what kubectl created (docs/how-to/appwrappers.md)",
-        "message    all expected pods run",
+        "by         unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
@@ -203,8 +202,8 @@ def test_the_list_is_a_table() -> None:
     assert render.summaries([], NOW) == "no workloads"
 
 
-def test_history_says_what_is_left_out() -> None:
-    life = History(
+def life_read() -> History:
+    return History(
         name="x",
         namespace="default",
         cluster="dev",
@@ -219,7 +218,10 @@ def test_history_says_what_is_left_out() -> None:
         exact=True,
         notes=("Its life began earlier.",),
     )
-    heads, gap, last, *_, note = history_text.history(life).splitlines()
+
+
+def test_history_says_what_is_left_out() -> None:
+    heads, gap, last, *_, note = history_text.history(life_read()).splitlines()
     assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
     assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
     assert last.endswith("the last")

@@ -48,7 +48,7 @@ async def test_S2_submitted_is_that_all_exists_and_not_that_it_runs(space: Space
     assert (status.phase, status.reason) == ("Resuming", "Submitted")
     assert not conditions(status)["PodsReady"]
     explanation = await space.explain(handle)
-    assert (explanation.phase, explanation.now) == ("Resuming", "waiting for 3 of 3 Pod")
+    assert (explanation.phase, explanation.now) == ("Resuming", "0 of 3 pods running")
 
     await space.truth.settle()
     shown = space.truth.shown(NAME)[-1]
@@ -112,7 +112,7 @@ async def test_S10_without_a_timeout_it_stays_insubmission_of(space: Space):
     handle = await half_made(space, 2, 0)
     await asyncio.sleep(10)
     text = await says(handle, "pe-0", "exceeded quota")
-    assert "waiting for 2 of 2 Pod" in text
+    assert "0 of 2 pods running" in text
     status = await space.site.status(handle)
     assert (status.phase, status.attempt, conditions(status)["Submitted"]) == ("Resuming", 1, False)
     await let_pods(space, 2)

@@ -203,7 +203,7 @@ async def test_U9_a_node_is_let_back_once_its_time_is_over(space: Space):
 
         async def waits() -> bool:
             found = await space.explain(handle)
-            return f"waiting for 1 of 1 Pod; avoids {only} until " in found.now and only in found.unblock
+            return f"0 of 1 pod running; avoids {only} until " in found.now and only in found.unblock
 
         await until(waits, 30, "it says what it waits for")
         assert await places(space, 2) == set()

@@ -73,12 +73,12 @@ async def assert_says(space: Space, handle: Handle, name: str, says: Says) -> Ex
 
 GRACE = ("failure grace: {} exited 1", r"unless it has healed by then: reset \(restart 1 of 3\), then attempt 2")
 WAYS = {
-    "starting": Says("Resuming", "its pods are starting", "waiting for 2 of 2 Pod", ("(warm-up|admission) grace",)),
+    "starting": Says("Resuming", "its pods are starting", "0 of 2 pods running", ("(warm-up|admission) grace",)),
     "running": Says("Running", "all expected pods run", "2 of 2 pods run"),
     "unhealthy": Says(
         "Running",
         r"unhealthy exited 1 on \S+ \(rule failed-pods\)",
-        "waiting for 1 of 1 Pod",
+        "0 of 1 pod running",
         tuple(each.format("unhealthy") for each in GRACE),
     ),
     "pausing": Says(
@@ -208,7 +208,7 @@ async def test_U11_explain_is_true_of_what_waits_for_the_cluster(space: Space):
         Says(
             "Resuming",
             r"2 of 2 pods were not created in time \(rule late-pods\)",
-            "waiting for 2 of 2 Pod",
+            "0 of 2 pods running",
             ("failure grace: ", r"reset \(restart 1 of 3\), then attempt 2"),
             "the quota",
         ),

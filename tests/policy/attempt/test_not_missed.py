@@ -110,7 +110,7 @@ def test_S9_pods_are_not_told_ready_while_one_that_does_not_run_waits_to_be_made
     assert ready(life) == (False, "1 of 3 pods do not run")
     explained = explain_of(life.spec, life.state, life.now)
     assert explained.why == ("Pod pe-1 failed" if counts else "Pod pe-1 has completed")
-    assert explained.now == "waiting for 1 of 3 Pod"
+    assert explained.now == "2 of 3 pods running"
 
 
 @ROW("S8", level="pure")

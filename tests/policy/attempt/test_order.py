@@ -253,7 +253,7 @@ def test_J13_explain_says_what_waits_for_what_and_the_causes_why_it_went_on():
     assert (one.state.phase, one.state.reason) == (Phase.RESUMING, Reason.STARTING)
     waits = "Job second is created once Job first is ready; Job third is created once Job second is ready"
     assert one.state.message == waits
-    assert f"waiting for 4 of 4 Pod; {waits}" in told(one)
+    assert f"0 of 4 pods running; {waits}" in told(one)
     one.hold.add(OperationKind.REPLACE)
     run(one, "first")
     assert "creating Job second" in told(one)

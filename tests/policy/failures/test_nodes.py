@@ -251,7 +251,7 @@ def test_U11_unhealthy_says_which_node_will_be_avoided():
 def test_U11_waiting_for_room_says_which_nodes_are_kept_off_until_when_and_what_helps():
     one = life().runs().sees(running=2, marked=("node-7",)).after(seconds=90).sees(pending=2)
     text = told(one)
-    assert "waiting for 2 of 2 Pod; avoids node-7 until 2026-01-02 00:00 UTC (train-0: NodeMarkedForEviction" in text
+    assert "0 of 2 pods running; avoids node-7 until 2026-01-02 00:00 UTC (train-0: NodeMarkedForEviction" in text
     assert "if no other node has room, make some; node-7 is let back in attempts begun after 2026-01-02 00:00" in text
     status = status_of(one.spec, one.state, one.now, "uid")
     assert [node.name for node in status.avoided] == ["node-7"]

@@ -71,7 +71,7 @@ def test_S2_submitted_once_all_exists_and_not_running_before_all_run():
     assert (life.state.phase, life.state.reason) == (Phase.RESUMING, Reason.SUBMITTED)
     life.after(days=30)
     assert life.state.phase is Phase.RESUMING, "no pod that waits is a failure here"
-    assert explain_of(life.spec, life.state, life.now).now == "waiting for 3 of 3 Pod"
+    assert explain_of(life.spec, life.state, life.now).now == "0 of 3 pods running"
     life.pods(running=1)
     assert (life.state.phase, held(life, ConditionType.PODS_READY)) == (Phase.RUNNING, True)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast import names
 from holdfast.model import CopyCounts, OperationKind, Phase, Reason, Status
 from holdfast.policy.status.explain import explain_of, markdown, status_of
-from holdfast.policy.values.events import Cancelled, Resumed, Suspended
+from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Suspended
 from holdfast.policy.verdicts.hold import hold
 from tests.policy.lives.life import Life, workload
 
@@ -30,7 +31,7 @@ def told(life: Life) -> str:
 def test_U11_waiting_for_pods_names_how_many_and_until_when():
     life = Life().settle().sees(running=1, pending=1)
     text = told(life)
-    assert "waiting for 1 of 2 Pod" in text
+    assert "1 of 2 pods running" in text
     assert "next +300 warm-up grace: 1 pods do not run yet" in text
 
 
@@ -178,10 +179,19 @@ def test_status_counts_the_copies_of_components_that_have_some():
 
 
 @ROW("E7", level="pure")
-def test_E7_after_a_refusal_the_file_is_corrected_or_the_namespace_enabled():
+@pytest.mark.parametrize(
+    ("message", "unblock"),
+    [
+        ("spec.template.image: is required", "correct the file, then submit it with --again"),
+        (
+            "namespace research is not enabled for Holdfast: run `holdfast namespace enable research`",
+            "once the namespace is enabled, retry",
+        ),
+    ],
+)
+def test_E7_after_a_refusal_the_file_is_corrected_or_the_namespace_enabled(message: str, unblock: str):
     life = Life(hold={OperationKind.PREPARE}).settle()
-    life.refused("Refused", "may not create jobs")
-    assert life.state.phase is Phase.FAILED
-    unblock = explain_of(life.spec, life.state, life.now).unblock
-    assert unblock == "correct the file and submit it again; or `holdfast namespace enable default`, then retry"
-    assert len(unblock) <= 100
+    life.tell_result(OperationRefused(names.ERROR_REFUSED, message))
+    life.settle()
+    assert (life.ended, life.state.reason) == (Phase.FAILED, Reason.REFUSED)
+    assert explain_of(life.spec, life.state, life.now).unblock == unblock

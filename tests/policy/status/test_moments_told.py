@@ -44,25 +44,25 @@ TOLD = {
     "no news yet": """
         Resuming 1 -> None
         why all components exist; its pods are starting
-        now waiting for 2 of 2 Pod
+        now 0 of 2 pods running
         next +60 admission grace: no news yet of its 2 pods
     """,
     "pods are not there": """
         Resuming 1 -> None
         why all components exist; its pods are starting
-        now waiting for 2 of 2 Pod
+        now 0 of 2 pods running
         next +60 admission grace: 2 pods are not created yet
     """,
     "pods are pending": """
         Resuming 1 -> None
         why all components exist; its pods are starting
-        now waiting for 2 of 2 Pod
+        now 0 of 2 pods running
         next +300 warm-up grace: 2 pods do not run yet
     """,
     "pods were not created": """
         Resuming 1 -> None
         why the workload: PodsNotAdmitted: 2 of 2 pods were not created in time (rule default)
-        now waiting for 2 of 2 Pod
+        now 0 of 2 pods running
         next +60 failure grace: the workload: PodsNotAdmitted: 2 of 2 pods were not created in time
         next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
         unblock its controllers' Events (kubectl describe) name the quota, webhook or right they lack
@@ -70,7 +70,7 @@ TOLD = {
     "pods did not run": """
         Resuming 1 -> None
         why the workload: PodsNotRunning: 1 of 2 pods did not run in time (rule default)
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
         next +60 failure grace: the workload: PodsNotRunning: 1 of 2 pods did not run in time
         next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
         unblock its pods' Events (kubectl describe pod) name the node, volume or image they wait for
@@ -101,7 +101,7 @@ TOLD = {
     "a pod has gone": """
         Running 1 -> None
         why the workload: InsufficientPodsReady: 1 of 2 pods do not run (rule default)
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
         next +60 failure grace: the workload: InsufficientPodsReady: 1 of 2 pods do not run
         next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
         unblock its pods come back if their controller can make them and a node takes them
@@ -109,68 +109,68 @@ TOLD = {
     "a pod has gone and may": """
         Running 1 -> None
         why 1 of 2 pods do not run, and no rule takes that for a failure
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
     """,
     "a pod has failed": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule default)
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
         next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
     """,
     "a pod has failed for good": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule mine)
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
         next +60 unless it has healed by then: the workload fails
     """,
     "a pod has failed, uncharged": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule mine)
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
         next +60 unless it has healed by then: reset, charged to no budget, then attempt 2
     """,
     "a pod has failed, unlimited": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule mine)
-        now waiting for 1 of 2 Pod
+        now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
         next +60 unless it has healed by then: reset (spare 1), then attempt 2
     """,
     "a pod is to be made again": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
-        now waiting for 1 of 3 Pod
+        now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
         next +60 unless it has healed by then: Pod pe-1 is made again alone (restart 2 of 2)
     """,
     "a pod is to be made again, unlimited": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
-        now waiting for 1 of 3 Pod
+        now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
         next +60 unless it has healed by then: Pod pe-1 is made again alone (spare 2)
     """,
     "a pod is to be made again, uncharged": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
-        now waiting for 1 of 3 Pod
+        now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
         next +60 unless it has healed by then: Pod pe-1 is made again alone, charged to no budget
     """,
     "a pod is to be made again, member": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
-        now waiting for 1 of 3 Pod
+        now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
         next +60 unless it has healed by then: Pod pe-1 is made again alone (member 1 of 1)
     """,
     "a pod has used up its own": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
-        now waiting for 1 of 3 Pod
+        now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
         next +60 unless it has healed by then: the workload fails, since its member budget is used up (1 of 1)
     """,

@@ -161,5 +161,5 @@ def test_L16_a_policy_that_says_nothing_of_launches_waits_as_ever(profile: str):
 def test_U11_why_a_pod_does_not_start_is_told_whatever_the_policy(profile: str):
     one = Life(spec=workload(2, policy=PROFILES[profile])).settle().sees(pending=2, stuck=2)
     now = explain_of(one.spec, one.state, one.now).now
-    assert "waiting for 2 of 2 Pod" in now
+    assert "0 of 2 pods running" in now
     assert "train-0: ErrImagePull on node-7: container main: no such image; and 1 more" in now

@@ -47,7 +47,7 @@ async def test_S2_submitted_is_a_column_before_anything_runs(environment: Enviro
         found = {pair.key.name: pair.value for pair in attributes}
         assert (found[names.SA_SUBMITTED], found[names.SA_PHASE]) == (True, "Resuming")
         explained = await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
-        assert explained.now == "waiting for 2 of 2 Pod"
+        assert explained.now == "0 of 2 pods running"
         await handle.signal(names.SIGNAL_CANCEL)
         await handle.result()
 

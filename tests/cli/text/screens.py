@@ -1,0 +1,218 @@
+"""What each command that reads prints, for lives of the real engine, as a terminal of a given width shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.cli.cluster import doctor
+from holdfast.cli.cluster.checks import Check
+from holdfast.cli.common import render, screen
+from holdfast.cli.entities import broker_text, graph_text, node_text, queue_text
+from holdfast.cli.workloads import history_text
+from holdfast.cli.workloads.watch import Seen
+from holdfast.client.silence import Silence
+from holdfast.client.views import ExplanationView, StatusView, Summary, explanation_from
+from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord, OperationKind, Phase
+from holdfast.model.words import printable
+from holdfast.policy.entities import graph as graphs
+from holdfast.policy.nodes.provisioner_status import status as provisioner_status
+from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.values.events import OperationRefused, Suspended
+from tests.cli.text import test_broker_text, test_gang_text, test_node_text, test_queue_text
+from tests.cli.text.test_render import NOW, life_read
+from tests.policy.entities import test_graph
+from tests.policy.lives.life import Life
+
+WIDTHS: Final = (60, 100, 160)
+GOLDEN: Final = Path(__file__).parent / "golden"
+
+
+def shown(text: Callable[[], str], width: int) -> str:
+    """Return a text as a terminal of that width shows it, without colour; each line ends in a line feed."""
+    with screen.wide(width):
+        return screen.folded(printable(text())) + "\n"
+
+
+def _explained(life: Life) -> str:
+    view = ExplanationView(explanation=explain_of(life.spec, life.state, life.now), fresh=True)
+    return render.explanation(view, life.now)
+
+
+def _status(life: Life, *, wide: bool = False) -> str:
+    told = status_of(life.spec, life.state, life.now, "6f1a4c5e-0b7d-4c89-9d0e-2a7f53f1b1c4")
+    return render.status(StatusView(status=told, fresh=True), life.now, wide=wide)
+
+
+def _starting() -> Life:
+    return Life().settle().sees(running=0, pending=2)
+
+
+def _unhealthy() -> Life:
+    return Life().runs().sees(running=1, failed=1)
+
+
+def _resetting() -> Life:
+    life = _unhealthy()
+    life.hold = {OperationKind.REMOVE}
+    return life.after(minutes=1).settle()
+
+
+def _refused() -> Life:
+    life = Life(hold={OperationKind.PREPARE}).settle()
+    why = "namespace default is not enabled for Holdfast: run `holdfast namespace enable default`"
+    life.tell_result(OperationRefused("Refused", why))
+    return life.settle()
+
+
+def _suspended() -> Life:
+    life = Life().runs()
+    life.tell(Suspended("making room for a larger job"))
+    return life.settle()
+
+
+def _stale() -> str:
+    life = _unhealthy()
+    silence = Silence(
+        why="no worker answers: last poll of the task queue holdfast-workflows 4m40s ago, at 02:10:10 UTC",
+        since=life.now,
+        remedy="start one: holdfast worker --roles workflows",
+    )
+    told = explanation_from(status_of(life.spec, life.state, life.now, "u-1"))
+    return render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), life.now)
+
+
+def _in_a_gang() -> str:
+    life = Life().runs()
+    told = status_of(life.spec, life.state, life.now, "u-1")
+    gang = test_gang_text.status(
+        why="train-1-x failed: worker 0, exit code 3", absent={"train-2-k": "it was preempted"}
+    )
+    return render.status(StatusView(status=told, fresh=True, gang=gang), life.now)
+
+
+def _watched() -> str:
+    life, seen = Life(), Seen()
+    lines = list[str]()
+    for step in (
+        lambda: life.settle(),
+        lambda: life.runs(),
+        lambda: life.sees(running=1, failed=1),
+        lambda: life.after(minutes=1),
+    ):
+        step()
+        lines += seen.news(status_of(life.spec, life.state, life.now, "u-1"))
+    return "\n".join(lines)
+
+
+def _summary(name: str, phase: str, reason: str, **changes: object) -> Summary:
+    fields: dict[str, object] = {
+        "workflow_id": f"workload/dev/research/{name}",
+        "run_id": "r",
+        "cluster": "dev",
+        "namespace": "research",
+        "name": name,
+        "kind": "AppWrapper",
+        "phase": phase,
+        "reason": reason,
+        "attempt": 1,
+        "started_at": NOW - timedelta(hours=5, minutes=2),
+        "execution": "Running",
+    }
+    return Summary.model_validate({**fields, **changes})
+
+
+def _list() -> str:
+    return render.summaries(
+        [
+            _summary("train-llm-70b-with-long-context", "Resetting", "FoundFailedPods", attempt=2, restarts=1),
+            _summary("sweep-17", "Resuming", "Submitted", kind="JobSet"),
+            _summary("sweep-16", "Running", "SufficientPodsReady", kind="JobSet", attempt=3, restarts=2),
+            _summary("old", "Failed", "RetryLimitExceeded", execution="Completed", attempt=4, restarts=3),
+            _summary("lost", "Running", "SufficientPodsReady", execution="Terminated"),
+        ],
+        NOW,
+    )
+
+
+def _queue() -> str:
+    lines = (
+        test_queue_text.line("train-0", 0, "it was let in 2h ago"),
+        test_queue_text.line("train-1", 1, "it asks for 16 nvidia.com/gpu, and 0 of 16 are free"),
+    )
+    return queue_text.shown(test_queue_text.status(lines=lines), NOW)
+
+
+def _node() -> str:
+    record = NodeRecord(
+        name="node-3",
+        since=NOW - timedelta(minutes=5),
+        at=NOW,
+        state=NodeState.DOWN,
+        word=NodeWord.FENCING,
+        why="its lease was last renewed at 02:09:50 UTC",
+    )
+    told = provisioner_status(test_node_text.told(), set(), NOW)
+    return node_text.shown("dev", NodeBook(nodes={"node-3": record}, total=9), told, NOW)
+
+
+def _graph() -> str:
+    life = test_graph.Life(
+        test_graph.node("extract"),
+        test_graph.node("train", "extract", tasks=3),
+        test_graph.node("report", "train", "extract:Any"),
+    )
+    life.end("extract", Phase.SUCCEEDED)
+    return graph_text.drawn(graphs.status(life.graph, life.state))
+
+
+def _doctor() -> str:
+    return doctor.text(
+        [
+            Check("temporal", True, "127.0.0.1:7233, namespace default"),
+            Check(
+                "search attributes",
+                False,
+                "missing: HoldfastPhase, HoldfastQueue",
+                "holdfast doctor --fix adds them, if this identity may change the namespace",
+            ),
+        ]
+    )
+
+
+SCREENS: Final[Mapping[str, Callable[[], str]]] = {
+    "list": _list,
+    "status-starting": lambda: _status(_starting()),
+    "status-unhealthy": lambda: _status(_unhealthy()),
+    "status-unhealthy-wide": lambda: _status(_unhealthy(), wide=True),
+    "status-refused": lambda: _status(_refused()),
+    "status-gang": _in_a_gang,
+    "explain-starting": lambda: _explained(_starting()),
+    "explain-unhealthy": lambda: _explained(_unhealthy()),
+    "explain-resetting": lambda: _explained(_resetting()),
+    "explain-refused": lambda: _explained(_refused()),
+    "explain-suspended": lambda: _explained(_suspended()),
+    "explain-stale": _stale,
+    "history": lambda: history_text.history(life_read()),
+    "watch": _watched,
+    "queue-show": _queue,
+    "queue-list": lambda: queue_text.listed([test_queue_text.status()]),
+    "broker": lambda: broker_text.shown(test_broker_text.status(), NOW),
+    "node": _node,
+    "graph": _graph,
+    "doctor": _doctor,
+}
+"""By name: the command, and the state that it shows."""
+
+
+def main() -> None:
+    """Write the golden screens again, to be read before they are committed: `python -m tests.cli.text.screens`."""
+    for name, text in SCREENS.items():
+        for width in WIDTHS:
+            (GOLDEN / f"{name}-{width}.txt").write_text(shown(text, width))
+
+
+if __name__ == "__main__":
+    main()
