@@ -74,7 +74,7 @@ async def test_E6_kubectl_words_read_and_end_a_workload(space: Space):
 @pytest.mark.row("E7", level="e2e")
 async def test_E7_each_fact_once_in_short_lines_with_zones_from_the_first_start_to_the_end(space: Space):
     nowhere = job()
-    nowhere["spec"]["template"]["spec"]["nodeSelector"] = {"holdfast.dev/node": "none-has-this"}
+    nowhere["template"]["spec"]["template"]["spec"]["nodeSelector"] = {"holdfast.dev/node": "none-has-this"}
     handle = await space.submit(appwrapper("waits", nowhere))
     full = f"{space.namespace}/waits"
 
