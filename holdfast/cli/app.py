@@ -11,10 +11,10 @@ from typer.core import TyperGroup
 
 from holdfast import __version__
 from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, worker
-from holdfast.cli.common import about
+from holdfast.cli.common import about, init
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.workloads import init, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 
 

@@ -18,7 +18,8 @@ def emit(value: Any, output: Output, text: Callable[[], str]) -> None:
     """Print a JSON-serializable value, or the text for people."""
     if output is Output.TABLE:
         with screen.wide(screen.columns()):
-            say(text())
+            laid_out = text()
+        say(laid_out)
     else:
         typer.echo(dumped(value, output).rstrip("\n"))
 
@@ -30,8 +31,12 @@ def say(text: str, *, err: bool = False) -> None:
     """
     from holdfast.model.words import printable
 
-    text = screen.folded(printable(text))
-    typer.echo(screen.painted(text) if screen.has_colour() and not err else text, err=err)
+    text = printable(text)
+    if not err:
+        with screen.wide(screen.columns()):
+            text = screen.folded(text)
+        text = screen.painted(text) if screen.has_colour() else text
+    typer.echo(text, err=err)
 
 
 def document(answer: BaseModel) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ async def completed(space: Space, *words: str) -> list[str]:
 
 
 @pytest.mark.row("E6", level="e2e")
-async def test_E6_a_shell_completes_names_and_namespaces_of_the_workloads_there_are(space: Space):
+async def test_E6_a_shell_completes_names_and_namespaces_of_the_workloads_there_are(space: Space, tmp_path: Path):
     handle = await space.submit(appwrapper("train-llm", job()))
     await space.site.reach(handle, "Running")
     full = f"{space.namespace}/train-llm"
@@ -53,6 +54,21 @@ async def test_E6_a_shell_completes_names_and_namespaces_of_the_workloads_there_
 
     await until(offers_namespace, 60, "the namespace is offered")
     assert await completed(space, "status", "nobody-has-this-name") == []
+
+    queue = f"q-{space.namespace[-6:]}"
+    file = tmp_path / "queue.yaml"
+    file.write_text(
+        f"apiVersion: holdfast.dev/v1\nkind: Queue\nmetadata: {{name: {queue}}}\nspec: {{quota: {{pods: 4}}}}\n"
+    )
+    await command(space.site, "queue", "apply", str(file))
+    try:
+
+        async def offers_queue() -> bool:
+            return queue in await completed(space, "list", "--queue", "q-")
+
+        await until(offers_queue, 60, "the queue is offered")
+    finally:
+        await command(space.site, "queue", "delete", queue)
 
 
 @pytest.mark.row("E6", level="e2e")

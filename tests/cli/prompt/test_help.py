@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import holdfast
 from holdfast.cli.app import app
-from holdfast.cli.workloads.init import Kind
+from holdfast.cli.common.init import Kind
 from holdfast.formats import NAMES, read
 from tests.cli.test_commands import JOB
 
