@@ -117,7 +117,7 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
     lines.append(_labelled("by", told.by or _UNVERIFIED))
-    if told.message and not amiss:
+    if told.message and (wide or not amiss):
         lines.append(_sentences("message", told.message))
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
     lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
