@@ -25,7 +25,7 @@ _INDENT: Final = 32
 """Where the text of a line may begin, at most, if its next lines are to begin below it."""
 _LEAST: Final = 10
 """The narrowest that a column is folded to."""
-_HANGING: Final = re.compile(r"^ +|^.*? {2,}(?=\S)")
+_GAP: Final = re.compile(r" {2,}(?=\S)")
 _GREEN, _YELLOW, _RED, _BLUE, _GREY = 32, 33, 31, 34, 90
 _COLOURS: Final[dict[str, int]] = {
     **dict.fromkeys(("Running", "Succeeded", "ok"), _GREEN),
@@ -86,8 +86,7 @@ def folded(text: str) -> str:
 
 
 def _folded(line: str, width: int) -> str:
-    label = _HANGING.match(line)
-    indent = label.end() if label is not None and label.end() <= _INDENT else 0
+    indent = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _INDENT), default=0)
     return textwrap.fill(
         line[indent:],
         width,
