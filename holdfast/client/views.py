@@ -48,11 +48,21 @@ class Summary(Payload):
     message: str = ""
     attempt: int = 0
     restarts: int = 0
+    labels: dict[str, str] = {}
+    """The labels of the workload, as submitted."""
+    submitted_at: Time | None = None
+    """When it was submitted, as its workflow last recorded; None: no worker has taken it yet."""
     started_at: Time
+    """When the latest run of its workflow began."""
     closed_at: Time | None = None
     spec_hash: str = ""
     execution: str
     """Temporal's own status of the workflow: Running, Completed, Failed, ..."""
+
+    @property
+    def since(self) -> datetime:
+        """When it was submitted; a long life has several runs, which begin later."""
+        return self.submitted_at or self.started_at
 
 
 class ActivityView(Payload):

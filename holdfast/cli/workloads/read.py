@@ -1,11 +1,10 @@
-"""Commands that only read: list, status, explain, history."""
+"""Commands that only read one workload or some: status, explain, history."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,61 +18,14 @@ from holdfast.cli.common.options import (
     Place,
     chosen,
     grouped,
-    session,
     with_run,
 )
 from holdfast.cli.common.output import emit
-from holdfast.cli.common.silence import READ, warn
+from holdfast.cli.common.silence import READ
 
 if TYPE_CHECKING:
-    from holdfast.client import Holdfast, Run, StatusView, Summary
+    from holdfast.client import Run, StatusView
     from holdfast.model import Workload
-
-
-def list_(
-    namespace: Namespace = None,
-    phase: Annotated[str | None, typer.Option("--phase", help="Only in this phase.", show_default=False)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="Only of this queue.", show_default=False)] = None,
-    running: Annotated[
-        bool | None,
-        typer.Option("--running/--closed", help="Only those alive, or only those over.", show_default=False),
-    ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option("--query", help="A condition in Temporal's list filter language.", show_default=False),
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
-    place: Place = HERE,
-    output: Format = Output.TABLE,
-) -> None:
-    """List workloads, newest first."""
-    wanted = _phase(phase)
-    foreign = list[str]()
-
-    async def go() -> list[Summary]:
-        async with session(place) as holdfast:
-            found = holdfast.list(
-                cluster=place.cluster,
-                namespace=namespace,
-                phase=wanted,
-                queue=queue,
-                running=running,
-                query=query,
-                limit=limit,
-                foreign=foreign.append,
-            )
-            listed = [each async for each in found]
-            if any(each.execution == "Running" for each in listed):
-                await _warn_if_unserved(holdfast)
-            return listed
-
-    from holdfast.cli.common import render
-
-    found = asyncio.run(go())
-    if foreign:
-        count = "1 workflow" if len(foreign) == 1 else f"{len(foreign)} workflows"
-        typer.echo(f"left out: {count} of type Workload that Holdfast did not begin ({_some(foreign)})", err=True)
-    emit([each.model_dump(mode="json") for each in found], output, lambda: render.summaries(found, datetime.now(UTC)))
 
 
 def status(
@@ -142,42 +94,9 @@ def history(
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
     commands: tuple[tuple[str, Callable[..., None]], ...] = (
-        ("list", list_),
         ("status", status),
         ("explain", explain),
         ("history", history),
     )
     for name, command in commands:
         app.command(name, rich_help_panel=panel)(grouped(command))
-
-
-async def _warn_if_unserved(holdfast: Holdfast) -> None:
-    """Warn on standard error if no worker polls for workloads: the list then shows what was last recorded."""
-    from temporalio.service import RPCError
-
-    from holdfast import names
-    from holdfast.client.silence import Silence
-    from holdfast.worker.runtime.pollers import polled
-
-    try:
-        found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)
-    except RPCError:
-        return  # A user who may list workflows may lack the permission for this request.
-    if not found.served:
-        why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
-        warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)
-
-
-def _some(ids: list[str]) -> str:
-    return ", ".join(ids[:3]) + (", ..." if len(ids) > 3 else "")
-
-
-def _phase(given: str | None) -> str | None:
-    from holdfast.model import Phase
-
-    if given is None:
-        return None
-    for phase in Phase:
-        if phase.value.lower() == given.lower():
-            return phase.value
-    raise typer.BadParameter(f"{given!r}: expected one of {', '.join(Phase)}", param_hint="--phase")

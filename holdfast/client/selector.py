@@ -1,0 +1,49 @@
+"""Label selectors, as kubectl reads them with -l: equality, inequality, and presence of a key. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.errors import HoldfastError
+from holdfast.model.labels import check_label
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A condition on labels; all of its requirements must hold."""
+
+    required: tuple[tuple[str, str | None], ...]
+    """Keys with the values that they must have; None: any value."""
+    refused: tuple[tuple[str, str | None], ...] = ()
+    """Keys with the values that they must not have; None: the key must be absent."""
+
+    @classmethod
+    def of(cls, text: str) -> Selector:
+        """Read `team=x,tier!=test,gpu,!spot`.
+
+        Raises:
+            HoldfastError: if a requirement is not of this form; the message says what is expected.
+        """
+        required: list[tuple[str, str | None]] = []
+        refused: list[tuple[str, str | None]] = []
+        for part in (one.strip() for one in text.split(",")):
+            negated = "!=" in part or part.startswith("!")
+            key, equals, value = part.replace("!=", "=", 1).replace("==", "=", 1).removeprefix("!").partition("=")
+            try:
+                check_label(key.strip(), value.strip())
+            except ValueError as error:
+                raise HoldfastError(
+                    f"selector {text!r}: {part!r}: expected key=value, key!=value, key or !key, with commas between "
+                    f"them ({error})"
+                ) from None
+            (refused if negated else required).append((key.strip(), value.strip() if equals else None))
+        return cls(tuple(required), tuple(refused))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet every requirement."""
+        return all(_has(labels, *one) for one in self.required) and not any(_has(labels, *one) for one in self.refused)
+
+
+def _has(labels: Mapping[str, str], key: str, value: str | None) -> bool:
+    return key in labels and value in {None, labels[key]}
