@@ -12,7 +12,7 @@ from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, wor
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.workloads import listing, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import cancel, listing, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 from holdfast.model.words import printable
 
@@ -24,7 +24,8 @@ class Refusing(TyperGroup):
         """Run the command.
 
         Raises:
-            typer.Exit: with 1 for a failed workload, 2 for a refusal, 3 if something cannot be reached.
+            typer.Exit: with 1 for a failed workload, 2 for a refusal, 3 if something cannot be reached, 4 for a
+                timeout.
         """
         try:
             return super().invoke(ctx)
@@ -48,13 +49,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keeps Kubernetes workloads going: each is one durable Temporal workflow.",
-    epilog="Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached.",
+    epilog=(
+        "Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached, "
+        "4 not done within --timeout."
+    ),
 )
 
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, validate, simulate, listing, read, graph, watch, logs, steer):
+for group in (submit, validate, simulate, listing, read, graph, watch, logs, steer, cancel):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

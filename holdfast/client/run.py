@@ -30,7 +30,7 @@ from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.submission import begin, check_own, check_secrets
-from holdfast.client.views import ExplanationView, StatusView, explanation_from
+from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
 from holdfast.model.gang.orders import GangStatus
@@ -133,6 +133,10 @@ class Run:
                 f"task queue {names.QUEUE_WORKFLOWS}: is `holdfast worker` running?"
             )
         return StatusView(status=status, fresh=closed, closed=closed)
+
+    async def under_way(self) -> tuple[ActivityView, ...]:
+        """Return the activities that its workflow waits for, each with its last heartbeat. This needs no worker."""
+        return await activities_of(await self._describe())
 
     async def explain(self) -> ExplanationView:
         """Return why it is in its current state, what is under way, and what comes next.

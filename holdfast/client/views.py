@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -78,6 +79,15 @@ class ActivityView(Payload):
     last_failure: str = ""
     next_attempt_at: Time | None = None
 
+    @property
+    def progress(self) -> tuple[Progress, ...]:
+        """What its last heartbeat says of its progress, if it says so."""
+        found: list[Progress] = []
+        for value in self.heartbeat:
+            with suppress(ValidationError):
+                found.append(Progress.model_validate(value))
+        return tuple(found)
+
     def sentence(self, now: datetime) -> str:
         """Return one line that says what it is doing; empty if there is nothing worth saying."""
         parts: list[str] = []
@@ -91,7 +101,7 @@ class ActivityView(Payload):
                 )
         if self.last_failure:
             parts.append(f"{self.type}: try {self.attempt}: {self.last_failure}")
-        parts.extend(_heartbeat_text(value) for value in self.heartbeat)
+        parts.extend(_progress_text(one) for one in self.progress)
         return " · ".join(part for part in parts if part)
 
 
@@ -142,11 +152,7 @@ def _seconds(span: timedelta) -> str:
     return f"{int(span.total_seconds())}s"
 
 
-def _heartbeat_text(value: Any) -> str:
-    try:
-        progress = Progress.model_validate(value)
-    except ValidationError:
-        return ""
+def _progress_text(progress: Progress) -> str:
     if not progress.remaining:
         return progress.doing
     more = progress.remaining_total - len(progress.remaining[:3])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,8 +20,9 @@ from holdfast.cli.common.options import (
     grouped,
     with_run,
 )
-from holdfast.cli.common.output import emit
+from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.silence import READ
+from holdfast.cli.workloads.several import Names, ask_each, emit_all, leave, named_by, say_error
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -29,16 +30,15 @@ if TYPE_CHECKING:
 
 
 def status(
-    name: Name,
+    names: Names,
     namespace: Namespace = None,
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show a workload's status. Exit code 1 if it has failed.
+    """Show the status of workloads. Exit code 1 if one has failed.
 
     In JSON and YAML, sourceForm also gives the status of a document that defines its own, such as an AppWrapper.
     """
-    named = chosen(name, namespace)
 
     async def both(run: Run) -> tuple[StatusView, Workload | None]:
         return await run.status(), None if output is Output.TABLE else await run.workload()
@@ -47,14 +47,20 @@ def status(
     from holdfast.formats import source_form
     from holdfast.model import Phase
 
-    view, workload = with_run(named, place, both)
-    document = view.model_dump(mode="json")
-    told = source_form(workload, view.status) if workload is not None else None
-    if told is not None:
-        document["sourceForm"] = told
-    emit(document, output, lambda: render.status(view, datetime.now(UTC)))
-    if view.phase is Phase.FAILED:
-        raise typer.Exit(EXIT_FAILED)
+    def document(answer: tuple[StatusView, Workload | None]) -> Any:
+        view, workload = answer
+        told = source_form(workload, view.status) if workload is not None else None
+        return view.model_dump(mode="json") | ({"sourceForm": told} if told is not None else {})
+
+    answers = ask_each(named_by(names, namespace), place, both)
+    for number, answer in enumerate(answers):
+        if answer.value is None:
+            say_error(answer)
+        elif output is Output.TABLE:
+            say(("\n" if number else "") + render.status(answer.value[0], datetime.now(UTC)))
+    emit_all(answers, output, document)
+    failed = any(one.value is not None and one.value[0].phase is Phase.FAILED for one in answers)
+    leave(answers, EXIT_FAILED if failed else 0)
 
 
 def explain(
