@@ -12,7 +12,7 @@ from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, wor
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.workloads import cancel, listing, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import apply, cancel, listing, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 from holdfast.model.words import printable
 
@@ -58,7 +58,7 @@ app = typer.Typer(
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, validate, simulate, listing, read, graph, watch, logs, steer, cancel):
+for group in (submit, apply, validate, simulate, listing, read, graph, watch, logs, steer, cancel):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

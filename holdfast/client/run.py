@@ -215,6 +215,22 @@ class Run:
         """Return the workload as submitted. This reads Temporal's record alone; later changes are not included."""
         return await workload_of(self.client, self.place, self.workflow_id, self.run_id)
 
+    async def in_force(self) -> Workload:
+        """Return the workload with all changes since its submission, and with its policy in force.
+
+        This reads Temporal's record alone.
+
+        Raises:
+            HoldfastError: if this release would have decided otherwise, so that it is not known what is in force.
+        """
+        story = await self.story()
+        if story.state is None:
+            raise HoldfastError(
+                f"{self._where}: what is in force is not known: another release of Holdfast has run it, and decided "
+                "otherwise than this one would have: use that release"
+            )
+        return story.spec.model_copy(update={"policy": story.state.policy})
+
     async def story(self) -> Story:
         """Return the data behind `history`: the input of each step and its decision."""
         return await fetch(self.client, self.place, self.workflow_id, self.run_id)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[str],
-    typer.Argument(help="AppWrapper, JobSet, plain manifests or a Graph of them, YAML or JSON; DIR/ is its files; - is standard input."),
+    typer.Argument(
+        help="AppWrapper, JobSet, plain manifests or a Graph of them, YAML or JSON; DIR/: its files; -: standard input."
+    ),
 ]
 Set = Annotated[
     list[str] | None,

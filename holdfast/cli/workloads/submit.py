@@ -49,7 +49,7 @@ def submit(
     namespace: Namespace = None,
     again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show first what will be made, as for more than 100 pods; on a terminal, ask.")
+        bool, typer.Option("--plan", help="Show what will be made, and ask, as for more than 100 pods.")
     ] = False,
     yes: Yes = False,
     place: Place = HERE,
