@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,16 +29,17 @@ class Selector:
         required: list[tuple[str, str | None]] = []
         refused: list[tuple[str, str | None]] = []
         for part in (one.strip() for one in text.split(",")):
-            negated = "!=" in part or part.startswith("!")
-            key, equals, value = part.replace("!=", "=", 1).replace("==", "=", 1).removeprefix("!").partition("=")
+            key, operator, value = re.split(r"\s*(!=|==?|$)\s*", part, maxsplit=1)
+            negated = operator == "!=" or (not operator and key.startswith("!"))
+            key = key.removeprefix("!") if not operator else key
             try:
-                check_label(key.strip(), value.strip())
+                check_label(key, value)
             except ValueError as error:
                 raise HoldfastError(
                     f"selector {text!r}: {part!r}: expected key=value, key!=value, key or !key, with commas between "
                     f"them ({error})"
                 ) from None
-            (refused if negated else required).append((key.strip(), value.strip() if equals else None))
+            (refused if negated else required).append((key, value if operator else None))
         return cls(tuple(required), tuple(refused))
 
     def matches(self, labels: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ import typer
 
 from holdfast import names
 from holdfast.cli.common.output import say
-from holdfast.errors import DocumentWarning, HoldfastError
+from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload
 
 if TYPE_CHECKING:
     from holdfast.formats.graph import GraphDocument
@@ -97,7 +97,6 @@ def read_text(
     Raises:
         InvalidWorkload: if it contains no valid workload.
     """
-    from holdfast.errors import InvalidWorkload
     from holdfast.formats import read
     from holdfast.model import Workload
 
@@ -132,25 +131,37 @@ def read_all(
     files: list[str], cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
 ) -> tuple[list[Workload], list[GraphDocument]]:
     """Read workloads, and graphs of workloads, from several files and folders; if one is invalid, nothing is begun."""
+    workloads, graphs = list[Any](), list[Any]()
+    every = expanded(files)
+    for file in every:
+        try:
+            found = _read(text_of(file), cluster, namespace, name, settings)
+        except InvalidWorkload as error:
+            if len(every) == 1:
+                raise
+            raise HoldfastError(f"{file}: {error}") from error
+        workloads += found[0]
+        graphs += found[1]
+    return workloads, graphs
+
+
+def _read(
+    text: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
+) -> tuple[list[Workload], list[GraphDocument]]:
     from holdfast.formats.graph import graphs_in, read_graph
 
-    workloads, graphs = list[Any](), list[Any]()
-    for file in expanded(files):
-        text = text_of(file)
-        if graphs_in(text):
-            with _warnings_told():
-                graph = read_graph(
-                    text,
-                    cluster=cluster,
-                    namespace=namespace,
-                    name=name,
-                    overrides=settings,
-                    payloads_encrypted=_encrypted(),
-                )
-                graphs.append(graph)
-        else:
-            workloads += read_text(text, cluster, namespace, name, settings)
-    return workloads, graphs
+    if not graphs_in(text):
+        return read_text(text, cluster, namespace, name, settings), []
+    with _warnings_told():
+        graph = read_graph(
+            text,
+            cluster=cluster,
+            namespace=namespace,
+            name=name,
+            overrides=settings,
+            payloads_encrypted=_encrypted(),
+        )
+    return [], [graph]
 
 
 def overrides(settings: list[str] | None) -> dict[str, str]:

@@ -94,8 +94,12 @@ def differing_fields(before: Any, after: Any, path: str = "") -> Iterator[Differ
         one, other = _by_name(cast("list[Any]", before)), _by_name(cast("list[Any]", after))
         for key in dict.fromkeys([*one, *other]):
             yield from differing_fields(one.get(key, ABSENT), other.get(key, ABSENT), f"{path}[{key}]")
-    elif type(before) is not type(after) or before != after:
+    elif not _same(before, after):
         yield Difference(path, before, after)
+
+
+def _same(before: object, after: object) -> bool:
+    return type(before) is type(after) and before == after  # True is 1 to Python, and not to Kubernetes.
 
 
 def _below(path: str, key: str) -> str:
@@ -106,11 +110,13 @@ def _below(path: str, key: str) -> str:
 
 def _by_name(items: list[Any]) -> dict[str, Any]:
     """Return the items of a list by their names, or by their places where they have none or share one."""
-    named = [
-        str(item.get("name", "")) if isinstance(item, dict) else "" for item in cast("list[dict[str, Any]]", items)
-    ]
+    named = [_name(item) for item in items]
     unique = all(named) and len(set(named)) == len(named)
     return {named[at] if unique else str(at): item for at, item in enumerate(items)}
+
+
+def _name(item: Any) -> str:
+    return str(cast("dict[str, Any]", item).get("name", "")) if isinstance(item, dict) else ""
 
 
 def _document(workload: Workload) -> dict[str, Any]:
