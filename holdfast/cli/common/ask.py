@@ -17,4 +17,7 @@ def interactive() -> bool:
 
 def confirmed(question: str) -> bool:
     """Ask on standard error, and return whether the answer is yes; the default is no."""
-    return typer.confirm(question, default=False, err=True)
+    # `typer.confirm` writes a space to standard output, where programs read.
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
