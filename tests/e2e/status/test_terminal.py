@@ -77,7 +77,7 @@ async def test_E3_a_folder_is_submitted_selected_by_labels_and_steered_together(
     ]
     assert "nowhere" in done.errors
     assert len(done.errors.splitlines()) == 1
-    assert {each["metadata"]["labels"]["holdfast.dev/component"] for each in await space.pods()} == {"c"}
+    assert {each["metadata"]["labels"]["holdfast.dev/component"] for each in await space.pods()} == {"0-job-c"}
     told = json.loads(await command(site, "status", "a", "c", "-n", namespace, "-o", "json"))
     assert [each["status"]["phase"] for each in told] == ["Suspended", "Running"]
     assert [text.split()[0] for text in (await command(site, "status", "a", "c", "-n", namespace)).split("\n\n")] == [
@@ -167,7 +167,7 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
     wanted = file("2", failureGracePeriodDuration="7s", retryLimit="5")
     told = (
         f"{name} {{}}\n"
-        "  components[train].template.spec.template.spec.containers[main].image: "
+        "  components[0-job-train].template.spec.template.spec.containers[main].image: "
         "'example.com/train:1' → 'example.com/train:2'\n"
         "  policy.timings.failureGracePeriod: '2s' → '7s'\n"
         "  policy.budgets[restart].limit: 3 → 5\n"
@@ -175,7 +175,7 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
     assert await command(site, "apply", wanted, "-n", namespace, "--dry-run") == told.format("would be changed")
     assert await images() == {"example.com/train:1"}
     done = await command(site, "apply", wanted, "-n", namespace, "--reason", "a new image")
-    assert done == told.format("changed; made again: train")
+    assert done == told.format("changed; made again: 0-job-train")
 
     async def renewed() -> bool:
         return await images() == {"example.com/train:2"} and await phase_of(site, name) == "Running"
@@ -187,7 +187,7 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
     larger = file("3", pods=4, failureGracePeriodDuration="7s", retryLimit="5")
     refused = await run(site, "apply", larger, "-n", namespace)
     assert refused.code == 2
-    assert "components[train].podSets[0].replicas: 2 → 4" in refused.errors
+    assert "components[0-job-train].podSets[0].replicas: 2 → 4" in refused.errors
     assert "holdfast cancel --wait" in refused.errors
     assert await images() == {"example.com/train:2"}, "nothing of it is changed"
 
