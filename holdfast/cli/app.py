@@ -12,7 +12,8 @@ from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, wor
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.workloads import apply, cancel, listing, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.submission import apply
+from holdfast.cli.workloads import cancel, listing, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 from holdfast.model.words import printable
 

@@ -25,7 +25,6 @@ from holdfast.client.graph import GraphRun
 from holdfast.client.provisioner import ProvisionerRun
 from holdfast.client.queue import Directory, QueueRun
 from holdfast.client.run import Run
-from holdfast.client.selector import Selector
 from holdfast.client.submission import Begun, begin, check_secrets, find
 from holdfast.client.views import Summary
 from holdfast.errors import HoldfastError, Undecodable, WorkloadNotFound
@@ -33,6 +32,7 @@ from holdfast.model import NodeBook, Phase, Workload
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Graph
 from holdfast.model.entities.queue import Queue
+from holdfast.model.selector import Selector
 
 _SETTLING: Final = 0.05
 _PAGE: Final = 1000

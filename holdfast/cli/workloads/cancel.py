@@ -11,8 +11,8 @@ import typer
 from holdfast.cli.common.ask import Yes, confirmed, interactive
 from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import say
+from holdfast.cli.common.several import named_by
 from holdfast.cli.workloads.listing import Listing, Selection, Sort, select
-from holdfast.cli.workloads.several import named_by
 from holdfast.cli.workloads.steer import Wish, steer
 from holdfast.errors import HoldfastError
 

@@ -60,12 +60,14 @@ class Selection:
         """Return the arguments with which `Holdfast.list` selects so.
 
         Raises:
-            typer.BadParameter: if there is no such phase.
-            HoldfastError: if the selector is not of the form that is read.
+            typer.BadParameter: if there is no such phase, or the selector is not of the form that is read.
         """
-        from holdfast.client.selector import Selector
+        from holdfast.model.selector import Selector
 
-        labels = Selector.of(self.selector) if self.selector is not None else None
+        try:
+            labels = Selector.of(self.selector) if self.selector is not None else None
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--selector") from None
         return {"phase": _phase(self.phase), "queue": self.queue, "labels": labels}
 
 

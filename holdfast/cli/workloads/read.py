@@ -21,8 +21,8 @@ from holdfast.cli.common.options import (
     with_run,
 )
 from holdfast.cli.common.output import emit, say
+from holdfast.cli.common.several import Names, ask_each, emit_all, leave, named_by, say_error
 from holdfast.cli.common.silence import READ
-from holdfast.cli.workloads.several import Names, ask_each, emit_all, leave, named_by, say_error
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import progress
 from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import (
     EXIT_FAILED,
@@ -27,9 +28,8 @@ from holdfast.cli.common.options import (
     with_run,
 )
 from holdfast.cli.common.output import emit, say
+from holdfast.cli.common.several import Answer, Names, ask_each, emit_all, leave, named_by, say_error
 from holdfast.cli.common.silence import ASKED, ONLY_BY_A_WORKER
-from holdfast.cli.workloads import progress
-from holdfast.cli.workloads.several import Answer, Names, ask_each, emit_all, leave, named_by, say_error
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView

@@ -24,9 +24,9 @@ from holdfast.cli.common.options import (
 )
 from holdfast.cli.common.output import dumped, emit
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
-from holdfast.cli.workloads.files import Files, Set, overrides, read_all, read_file
-from holdfast.cli.workloads.namespace_check import refuse_closed
-from holdfast.cli.workloads.plan import agree
+from holdfast.cli.submission.files import Files, Set, overrides, read_all, read_file
+from holdfast.cli.submission.namespace_check import refuse_closed
+from holdfast.cli.submission.plan import agree
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

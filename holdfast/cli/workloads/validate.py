@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli.common.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from holdfast.cli.common.output import emit
-from holdfast.cli.workloads.files import Files, Set, overrides, read_all
+from holdfast.cli.submission.files import Files, Set, overrides, read_all
 from holdfast.cli.workloads.submit import As, lines
 from holdfast.errors import HoldfastError
 

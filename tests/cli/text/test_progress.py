@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import EXIT_TIMEOUT, NotInTime, exit_code_of
-from holdfast.cli.workloads.progress import GOALS, doing, text
+from holdfast.cli.common.progress import GOALS, doing, text
 from holdfast.client.views import ActivityView, StatusView
 from holdfast.model import Phase, PodCounts, Reason, Status
 from holdfast.model.calls.cluster import Progress

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ManagedElsewhere
+from holdfast.errors import InvalidWorkload, ManagedElsewhere
 from holdfast.formats import read
 from holdfast.formats.appwrapper.reader import read as read_appwrapper
 from holdfast.model import Kind, Source

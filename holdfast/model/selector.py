@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.errors import HoldfastError
 from holdfast.model.labels import check_label
 
 
@@ -24,7 +23,7 @@ class Selector:
         """Read `team=x,tier!=test,gpu,!spot`.
 
         Raises:
-            HoldfastError: if a requirement is not of this form; the message says what is expected.
+            ValueError: if a requirement is not of this form; the message says what is expected.
         """
         required: list[tuple[str, str | None]] = []
         refused: list[tuple[str, str | None]] = []
@@ -35,7 +34,7 @@ class Selector:
             try:
                 check_label(key, value)
             except ValueError as error:
-                raise HoldfastError(
+                raise ValueError(
                     f"selector {text!r}: {part!r}: expected key=value, key!=value, key or !key, with commas between "
                     f"them ({error})"
                 ) from None

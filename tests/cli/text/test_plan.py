@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.app import app
 from holdfast.cli.common import ask
-from holdfast.cli.workloads import plan
+from holdfast.cli.submission import plan
 from holdfast.errors import HoldfastError
 from holdfast.model import Component, PodSet, Workload
 from tests.client.conftest import a_workload

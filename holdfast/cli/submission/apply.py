@@ -23,10 +23,10 @@ from holdfast.cli.common.options import (
     session,
 )
 from holdfast.cli.common.output import say
-from holdfast.cli.workloads.files import Files, Set, overrides, read_all
-from holdfast.cli.workloads.namespace_check import refuse_closed
-from holdfast.cli.workloads.plan import agree
-from holdfast.cli.workloads.several import Answer, emit_all, leave, say_error
+from holdfast.cli.common.several import Answer, emit_all, leave, say_error
+from holdfast.cli.submission.files import Files, Set, overrides, read_all
+from holdfast.cli.submission.namespace_check import refuse_closed
+from holdfast.cli.submission.plan import agree
 from holdfast.errors import HoldfastError, WorkloadNotFound, describe
 
 if TYPE_CHECKING:

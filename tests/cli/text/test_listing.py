@@ -11,13 +11,13 @@ from typer.testing import CliRunner, Result
 
 from holdfast.cli.app import app
 from holdfast.cli.common import render
+from holdfast.cli.common.several import named_by
 from holdfast.cli.workloads.listing import Listing, Sort, changes, ordered
-from holdfast.cli.workloads.several import named_by
 from holdfast.client.views import Summary
 
 pytestmark = pytest.mark.row("E3", level="pure")
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
-JOB = Path(__file__).parents[2] / "examples" / "appwrapper-job.yaml"
+JOB = Path(__file__).parents[3] / "examples" / "appwrapper-job.yaml"
 
 
 @pytest.fixture(autouse=True)
