@@ -98,7 +98,7 @@ def workload_of(
     fields: dict[str, Any] = {"queue": queue} if queue else {}
     try:
         given = values()
-        labelled = {"source": {**given["source"].model_dump(), "labels": metadata.labels or {}}}
+        labelled: dict[str, Any] = {"source": {**given["source"].model_dump(), "labels": metadata.labels or {}}}
         return Workload(**{**fields, **given, **labelled})
     except ValidationError as error:
         own = {

@@ -86,6 +86,7 @@ def changes(current: Workload, wanted: Workload) -> Changes:
 
 def differing_fields(before: Any, after: Any, path: str = "") -> Iterator[Difference]:
     """Yield the fields that differ between two JSON documents; named items of a list are compared by their names."""
+    same = _same(before, after)
     if isinstance(before, dict) and isinstance(after, dict):
         one, other = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
         for key in dict.fromkeys([*one, *other]):
@@ -94,7 +95,7 @@ def differing_fields(before: Any, after: Any, path: str = "") -> Iterator[Differ
         one, other = _by_name(cast("list[Any]", before)), _by_name(cast("list[Any]", after))
         for key in dict.fromkeys([*one, *other]):
             yield from differing_fields(one.get(key, ABSENT), other.get(key, ABSENT), f"{path}[{key}]")
-    elif not _same(before, after):
+    elif not same:
         yield Difference(path, before, after)
 
 
