@@ -83,6 +83,8 @@ def memo(workload: Workload) -> dict[str, Any]:
         names.MEMO_SPEC_HASH: workload.spec_hash(),
         names.MEMO_STATUS: first_status(workload).model_dump(mode="json"),
     }
+    if workload.listed_labels:
+        told[names.MEMO_LABELS] = workload.listed_labels
     if workload.checkpoint is not None:
         told[names.MEMO_SAVES] = True
     if workload.queued:
@@ -119,10 +121,7 @@ def keywords(columns: Mapping[str, str]) -> TypedSearchAttributes:
 
 def summary(workload: Workload) -> str:
     """Say in one line what it is: `AppWrapper train-llm: Job x64 pods in ns research on cluster dev`."""
-    kinds = Counter[str]()
-    for component in workload.components:
-        kinds[str(component.template["kind"])] += 1 if component.copies is None else component.copies
-    what = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in kinds.items())
+    what = contents(workload)
     pods = workload.expected_pods
     size = f" x{pods} pod{'' if pods == 1 else 's'}" if pods else ""
     text = (
@@ -130,6 +129,14 @@ def summary(workload: Workload) -> str:
     )
     encoded = text.encode()
     return text if len(encoded) <= _SUMMARY_BYTES else encoded[: _SUMMARY_BYTES - 3].decode(errors="ignore") + "..."
+
+
+def contents(workload: Workload) -> str:
+    """List the kinds of its components, with their numbers: `Service, 4 Jobs`."""
+    kinds = Counter[str]()
+    for component in workload.components:
+        kinds[str(component.template["kind"])] += 1 if component.copies is None else component.copies
+    return ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in kinds.items())
 
 
 def details(workload: Workload) -> str:

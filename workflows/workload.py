@@ -357,6 +357,8 @@ class WorkloadWorkflow:
                 _KEYWORD(names.SA_QUEUE).value_set(spec.queue),
             ]
             memo = {names.MEMO_UID: self._uid, names.MEMO_KIND: spec.source.kind}
+            if spec.listed_labels:
+                memo[names.MEMO_LABELS] = spec.listed_labels
             if spec.checkpoint is not None:
                 memo[names.MEMO_SAVES] = True
             if spec.queued:

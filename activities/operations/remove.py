@@ -146,8 +146,8 @@ async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
     return True
 
 
-async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int]:
-    return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total
+async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int, int]:
+    return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total, len(remains.pods)
 
 
 async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str], reported: bool) -> Removed:

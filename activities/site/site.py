@@ -217,6 +217,7 @@ class Pulse:
         self.doing = before.doing
         self.remaining: tuple[str, ...] = ()
         self.remaining_total = 0
+        self.pods: int | None = None
         self.blind = before.blind
         self.borne = before.borne
         self.saved = before.saved
@@ -224,9 +225,9 @@ class Pulse:
         self._watched: Callable[[], str] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0) -> None:
+    def say(self, doing: str, remaining: Sequence[str] = (), remaining_total: int = 0, pods: int | None = None) -> None:
         """Set what is being done or waited for, as heartbeats report it from the next one on."""
-        self.doing, self.remaining, self.remaining_total = doing, tuple(remaining), remaining_total
+        self.doing, self.remaining, self.remaining_total, self.pods = doing, tuple(remaining), remaining_total, pods
 
     def watch(self, words: Callable[[], str] | None) -> None:
         """Make each heartbeat call `words` for what is being done; None ends that."""
@@ -257,9 +258,9 @@ class Pulse:
             self._borne_until = now
 
     @property
-    def told(self) -> tuple[tuple[str, ...], int]:
-        """What was last reported as remaining, and the total."""
-        return self.remaining, self.remaining_total
+    def told(self) -> tuple[tuple[str, ...], int, int | None]:
+        """What was last reported as remaining, the total, and how many of it are pods."""
+        return self.remaining, self.remaining_total, self.pods
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -290,6 +291,7 @@ class Pulse:
             doing=self.doing[:SENTENCE_MAXIMUM],
             remaining=self.remaining,
             remaining_total=self.remaining_total,
+            pods=self.pods,
             blind=self.blind,
             borne=self.borne,
             saved=self.saved,

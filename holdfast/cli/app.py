@@ -14,7 +14,8 @@ from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, wor
 from holdfast.cli.common import about, init
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.workloads import logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.submission import apply
+from holdfast.cli.workloads import cancel, listing, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 
 
@@ -34,7 +35,8 @@ class Refusing(TyperGroup):
         """Run the command.
 
         Raises:
-            typer.Exit: with 1 for a failed workload, 2 for a refusal, 3 if something cannot be reached.
+            typer.Exit: with 1 for a failed workload, 2 for a refusal, 3 if something cannot be reached, 4 for a
+                timeout.
         """
         try:
             return super().invoke(ctx)
@@ -68,7 +70,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keeps Kubernetes workloads going: each is one durable Temporal workflow.",
-    epilog="Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached.\n\n"
+    epilog="Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached, "
+    "4 not done within --timeout.\n\n"
     "As in kubectl: get is list or status, describe is explain, delete is cancel.",
 )
 
@@ -92,7 +95,7 @@ def _options(
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, init, validate, simulate, read, graph, watch, logs, steer):
+for group in (submit, apply, init, validate, simulate, listing, read, graph, watch, logs, steer, cancel):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

@@ -29,7 +29,7 @@ from holdfast.client.pending import activities_of
 from holdfast.client.queue import place_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.submission import begin, check_own, check_secrets
-from holdfast.client.views import ExplanationView, StatusView, explanation_from
+from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
 from holdfast.model.gang.orders import GangStatus
@@ -131,6 +131,10 @@ class Run:
             )
         return StatusView(status=status, fresh=closed, closed=closed)
 
+    async def under_way(self) -> tuple[ActivityView, ...]:
+        """Return the activities that its workflow waits for, each with its last heartbeat. This needs no worker."""
+        return await activities_of(await self._describe())
+
     async def explain(self) -> ExplanationView:
         """Return why it is in its current state, what is under way, and what comes next.
 
@@ -211,6 +215,22 @@ class Run:
         from holdfast.client.past import workload_of
 
         return await workload_of(self.client, self.place, self.workflow_id, self.run_id)
+
+    async def in_force(self) -> Workload:
+        """Return the workload with all changes since its submission, and with its policy in force.
+
+        This reads Temporal's record alone.
+
+        Raises:
+            HoldfastError: if this release would have decided otherwise, so that it is not known what is in force.
+        """
+        story = await self.story()
+        if story.state is None:
+            raise HoldfastError(
+                f"{self._where}: what is in force is not known: another release of Holdfast has run it, and decided "
+                "otherwise than this one would have: use that release"
+            )
+        return story.spec.model_copy(update={"policy": story.state.policy})
 
     async def story(self) -> Story:
         """Return the data behind `history`: the input of each step and its decision."""

@@ -32,6 +32,7 @@ from holdfast.model import NodeBook, Phase, Workload
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Graph
 from holdfast.model.entities.queue import Queue
+from holdfast.model.selector import Selector
 
 _SETTLING: Final = 0.05
 _PAGE: Final = 1000
@@ -192,6 +193,10 @@ class Holdfast:
             raise WorkloadNotFound(workflow_id)
         return self._run(found)
 
+    def run_of(self, summary: Summary) -> Run:
+        """Return the run of a workload that was listed; a later submission of its name is another one."""
+        return Run(self.client, self.place, summary.workflow_id, summary.uid, summary.run_id)
+
     async def list(
         self,
         *,
@@ -199,18 +204,22 @@ class Holdfast:
         namespace: str | None = None,
         phase: Phase | str | None = None,
         queue: str | None = None,
+        labels: Selector | None = None,
         running: bool | None = None,
         query: str | None = None,
         limit: int | None = None,
         foreign: Callable[[str], None] | None = None,
     ) -> AsyncIterator[Summary]:
-        """Yield a summary of each workload that matches, newest first, from Temporal's visibility store.
+        """Yield a summary of each workload that matches, from Temporal's visibility store and in its order.
+
+        Temporal lists running workflows first, by their start, then those that have ended, by their end.
 
         Args:
             cluster: Only workloads of this cluster; by default of all.
             namespace: Only workloads of this Kubernetes namespace.
             phase: Only workloads in this phase.
             queue: Only workloads of this queue.
+            labels: Only workloads with these labels. Temporal has no index of them: this reads all that match the rest.
             running: Only workloads whose workflow is running (True) or over (False).
             query: A further condition in Temporal's own list filter language.
             limit: The highest number of workloads.
@@ -232,12 +241,14 @@ class Holdfast:
         if query:
             terms.append(f"({query})")
         with refusals(self.place):
-            found, size = 0, _PAGE if limit is None else min(limit, _PAGE)
+            found, size = 0, _PAGE if limit is None or labels is not None else min(limit, _PAGE)
             async for execution in self.client.list_workflows(" AND ".join(terms), page_size=size):
                 summary = await _summary(execution)
                 if summary is None:
                     if foreign is not None:
                         foreign(execution.id)
+                    continue
+                if labels is not None and not labels.matches(summary.labels):
                     continue
                 yield summary
                 found += 1
@@ -282,6 +293,7 @@ async def _summary(execution: WorkflowExecution) -> Summary | None:
     attributes = execution.typed_search_attributes
     recorded = memo.get(names.MEMO_STATUS)
     status = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
+    labels = memo.get(names.MEMO_LABELS)
 
     def keyword(key: str) -> str:
         return attributes.get(SearchAttributeKey.for_keyword(key)) or ""
@@ -300,6 +312,8 @@ async def _summary(execution: WorkflowExecution) -> Summary | None:
         message=str(status.get("message", "")) or unreadable,
         attempt=attributes.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) or 0,
         restarts=attributes.get(SearchAttributeKey.for_int(names.SA_RESTARTS)) or 0,
+        labels=cast("dict[str, str]", labels) if isinstance(labels, dict) else {},
+        submitted_at=status.get("submittedAt"),
         started_at=execution.start_time,
         closed_at=execution.close_time,
         spec_hash=str(memo.get(names.MEMO_SPEC_HASH, "")),

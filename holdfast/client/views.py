@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -55,11 +56,21 @@ class Summary(Payload):
     message: str = ""
     attempt: int = 0
     restarts: int = 0
+    labels: dict[str, str] = {}
+    """The labels of the workload, as submitted."""
+    submitted_at: Time | None = None
+    """When it was submitted, as its workflow last recorded; None: no worker has taken it yet."""
     started_at: Time
+    """When the latest run of its workflow began."""
     closed_at: Time | None = None
     spec_hash: str = ""
     execution: str
     """Temporal's own status of the workflow: Running, Completed, Failed, ..."""
+
+    @property
+    def since(self) -> datetime:
+        """When it was submitted; a long life has several runs, which begin later."""
+        return self.submitted_at or self.started_at
 
 
 class ActivityView(Payload):
@@ -75,6 +86,15 @@ class ActivityView(Payload):
     last_failure: str = ""
     next_attempt_at: Time | None = None
 
+    @property
+    def progress(self) -> tuple[Progress, ...]:
+        """What its last heartbeat says of its progress, if it says so."""
+        found: list[Progress] = []
+        for value in self.heartbeat:
+            with suppress(ValidationError):
+                found.append(Progress.model_validate(value))
+        return tuple(found)
+
     def sentence(self, now: datetime) -> str:
         """Return one line that says what it is doing; empty if there is nothing worth saying."""
         parts: list[str] = []
@@ -88,7 +108,7 @@ class ActivityView(Payload):
                 )
         if self.last_failure:
             parts.append(f"{self.type}: try {self.attempt}: {self.last_failure}")
-        parts.extend(_heartbeat_text(value) for value in self.heartbeat)
+        parts.extend(_progress_text(one) for one in self.progress)
         return " · ".join(part for part in parts if part)
 
 
@@ -139,11 +159,7 @@ def _seconds(span: timedelta) -> str:
     return f"{int(span.total_seconds())}s"
 
 
-def _heartbeat_text(value: Any) -> str:
-    try:
-        progress = Progress.model_validate(value)
-    except ValidationError:
-        return ""
+def _progress_text(progress: Progress) -> str:
     if not progress.remaining:
         return progress.doing
     more = progress.remaining_total - len(progress.remaining[:3])

@@ -15,7 +15,6 @@ from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import Component, PodSet, Policy, Status, Workload
-from holdfast.model.spec.workload import Source
 from holdfast.profiles import PROFILES
 
 FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
@@ -105,8 +104,7 @@ def asking(document: Json, *, cluster: str) -> Workload:
     resource = RESOURCES[document["apiVersion"], document["kind"]]
     (workload,) = read({**resource.bare(document), "status": None}, cluster=cluster)
     metadata = document["metadata"]
-    known = workload.source
-    source = Source(api_version=known.api_version, kind=known.kind, generation=metadata["generation"])
+    source = workload.source.model_copy(update={"generation": metadata["generation"]})
     return workload.model_copy(update={"uid": metadata["uid"], "source": source})
 
 

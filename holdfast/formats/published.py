@@ -86,7 +86,7 @@ def workload_of(
     """Return the workload built from a document's values.
 
     Args:
-        metadata: the document's metadata, for its queue.
+        metadata: the document's metadata, for its queue and its labels.
         values: returns the workload's fields; their validation errors are reported as the workload's.
         places: the document path of each workload field; problems of the whole workload go to `components`.
         source: what to call the document.
@@ -97,12 +97,15 @@ def workload_of(
     queue = (metadata.labels or {}).get(LABEL_QUEUE)
     fields: dict[str, Any] = {"queue": queue} if queue else {}
     try:
-        return Workload(**{**fields, **values()})
+        given = values()
+        labelled: dict[str, Any] = {"source": {**given["source"].model_dump(), "labels": metadata.labels or {}}}
+        return Workload(**{**fields, **given, **labelled})
     except ValidationError as error:
         own = {
             "name": "metadata.name",
             "namespace": "metadata.namespace",
             "queue": f"metadata.labels[{LABEL_QUEUE}]",
+            "source": "metadata.labels",
         }
         found = relocated(problems_of(error, Workload), {**own, **places})
         # A problem of the whole workload, such as its size, is reported at its components.

@@ -147,6 +147,7 @@ def test_the_schema_is_the_published_one() -> None:
         ("extend", "x", "1h"),
         ("scale", "x", "2:8"),
         ("submit", str(JOB)),
+        ("apply", str(JOB)),
     ],
     ids=lambda command: command[0],
 )
@@ -246,7 +247,7 @@ def test_version_names_what_matters_in_a_bug_report() -> None:
 
 def test_every_command_of_ux_is_there() -> None:
     wanted = "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history"
-    wanted += " strip-finalizers extend scale"
+    wanted += " strip-finalizers extend scale apply"
     text = run("--help").output
     for command in [*wanted.split(), "namespace", "worker", "dev", "demo", "version"]:
         assert f" {command} " in text, command

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from holdfast import names
 from holdfast.cli.app import app
 from holdfast.cli.common import kubernetes
-from holdfast.cli.workloads import namespace_check
+from holdfast.cli.submission import namespace_check
 from holdfast.errors import HoldfastError
 from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
 from tests.client.conftest import a_workload

@@ -165,6 +165,7 @@ TABLE: list[tuple[Spoiled, str]] = [
     ({"uid": "a b"}, "expected at most 63 characters"),
     ({"labels": {"a b": "c"}}, "label key 'a b'"),
     ({"labels": {"a": "b c"}}, "label a: value 'b c'"),
+    ({"source": {"api_version": "v1", "kind": "List", "labels": {"a": "b c"}}}, "source: label a: value 'b c'"),
     ({"components": [job(), job()]}, "components[1].name: 'train' is used twice"),
     (of_template(metadata={"name": "train", "namespace": "elsewhere"}), "is another namespace"),
     ({"components": [job(config=["nothing"])]}, "components[0].config: 'nothing' names no component without pods"),

@@ -73,7 +73,7 @@ WHOLE: dict[str, Any] = {
     },
     "lifecycle": {"kind": "Unbounded"},
     "graph": {"graph": "nightly", "item": "train"},
-    "source": {"api_version": "batch/v1", "kind": "Job"},
+    "source": {"api_version": "batch/v1", "kind": "Job", "labels": {"example.com/team": "llm"}},
 }
 FREE = {
     # What people write or Kubernetes says is matched as it is, and nothing is named by it.

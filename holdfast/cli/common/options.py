@@ -25,6 +25,11 @@ T = TypeVar("T")
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 EXIT_UNREACHABLE: Final = 3
+EXIT_TIMEOUT: Final = 4
+
+
+class NotInTime(HoldfastError):
+    """What a command waits for was not there within `--timeout`."""
 
 
 class Output(StrEnum):
@@ -199,6 +204,8 @@ def exit_code_of(error: HoldfastError) -> int:
     """Return the exit code for an error."""
     if isinstance(error, WorkloadFailed):
         return EXIT_FAILED
+    if isinstance(error, NotInTime):
+        return EXIT_TIMEOUT
     if isinstance(error, NotReachable):
         return EXIT_UNREACHABLE
     return EXIT_REFUSED

@@ -150,8 +150,8 @@ def abnormal(told: Status) -> list[Condition]:
     return unhealthy or (unready if told.phase is Phase.RUNNING else [])
 
 
-def summaries(told: Sequence[Summary], now: datetime) -> str:
-    """Return a table of workloads, one a line."""
+def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> str:
+    """Return a table of workloads, one a line; a wide one also has their cluster, queue and last message."""
     if not told:
         return "no workloads"
     rows = [
@@ -159,16 +159,17 @@ def summaries(told: Sequence[Summary], now: datetime) -> str:
             each.namespace,
             each.name,
             each.kind,
-            each.cluster,
             _phase(each),
+            each.reason,
             str(each.attempt),
             str(each.restarts),
-            age(now - each.started_at),
+            age(now - each.since),
+            *((each.cluster, each.queue, each.message) if wide else ()),
         )
         for each in told
     ]
-    heads = ("NAMESPACE", "NAME", "KIND", "CLUSTER", "PHASE", "ATTEMPT", "RESTARTS", "AGE")
-    return table(heads, rows)
+    heads = ("NAMESPACE", "NAME", "KIND", "PHASE", "REASON", "ATTEMPT", "RESTARTS", "AGE")
+    return table((*heads, "CLUSTER", "QUEUE", "MESSAGE") if wide else heads, rows)
 
 
 def transition(before: Status | None, after: Status, *, told: bool = False) -> str:

@@ -34,7 +34,7 @@ def apply(
     output: Format = Output.TABLE,
 ) -> None:
     """Create queues, or change the quota, strategy or stopPolicy of existing ones. Admitted workloads stay admitted."""
-    from holdfast.cli.workloads.submit import text_of
+    from holdfast.cli.submission.files import text_of
     from holdfast.formats.queue import read_queues
 
     cluster = place.required()

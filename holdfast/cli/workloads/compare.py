@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli.common.options import Output, Place, chosen, session
 from holdfast.cli.common.output import emit
-from holdfast.cli.workloads.submit import overrides
+from holdfast.cli.submission.files import overrides
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

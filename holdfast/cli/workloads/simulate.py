@@ -10,8 +10,9 @@ import typer
 
 from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, grouped
 from holdfast.cli.common.output import emit
+from holdfast.cli.submission.files import Set, overrides, read_file
 from holdfast.cli.workloads.compare import compare
-from holdfast.cli.workloads.submit import As, Set, WithSettings, overrides, read_file
+from holdfast.cli.workloads.submit import As, WithSettings
 from holdfast.errors import HoldfastError, InvalidWorkload
 
 if TYPE_CHECKING:

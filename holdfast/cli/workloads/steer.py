@@ -1,30 +1,35 @@
-"""Commands that change what a workload does: suspend, resume, checkpoint, end, extend, resize it."""
+"""Commands that change what workloads do: suspend, resume, checkpoint, retry, extend, resize them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import progress
+from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import (
     EXIT_FAILED,
     HERE,
+    Chosen,
     Format,
     Name,
     Namespace,
+    NotInTime,
     Output,
     Place,
     chosen,
     grouped,
     with_run,
 )
-from holdfast.cli.common.output import emit
+from holdfast.cli.common.output import emit, say
+from holdfast.cli.common.several import Answer, Names, ask_each, emit_all, leave, named_by, say_error
 from holdfast.cli.common.silence import ASKED, ONLY_BY_A_WORKER
-from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -39,26 +44,26 @@ Timeout = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request to a workload, and how long to wait for its result."""
+    """A request to workloads, and how long to wait for its result."""
 
-    name: Name
     namespace: Namespace = None
     reason: Reason = ""
     wait: Wait = False
     timeout: Timeout = None
 
 
-def suspend(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Remove a workload from the cluster until proven gone, and keep it for `resume`."""
-    _steer("suspend", wish, place, output)
+def suspend(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
+    """Remove workloads from the cluster until proven gone, and keep them for `resume`."""
+    steer("suspend", named_by(names, wish.namespace), wish, place, output)
 
 
-def resume(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Put a suspended or preempted workload back."""
-    _steer("resume", wish, place, output)
+def resume(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
+    """Put suspended or preempted workloads back."""
+    steer("resume", named_by(names, wish.namespace), wish, place, output)
 
 
 def preempt(
+    names: Names,
     wish: Wish,
     within: Annotated[
         str | None,
@@ -71,23 +76,18 @@ def preempt(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Make room for another workload: save its state, then suspend it. Not a failure; charges no budget."""
-    _steer("preempt", wish, place, output, _seconds(within, "--within"))
+    """Make room for other workloads: save their state, then suspend them. Not a failure; charges no budget."""
+    steer("preempt", named_by(names, wish.namespace), wish, place, output, within=_seconds(within, "--within"))
 
 
-def checkpoint(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Have a workload save its state and run on; its next attempt continues from there."""
-    _steer("checkpoint", wish, place, output)
+def checkpoint(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
+    """Have workloads save their state and run on; their next attempt continues from there."""
+    steer("checkpoint", named_by(names, wish.namespace), wish, place, output)
 
 
-def cancel(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """End a workload: remove everything until proven gone."""
-    _steer("cancel", wish, place, output)
-
-
-def retry(wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Try again now: skip a pause, revive a failed workload, or run a finished one once more."""
-    _steer("retry", wish, place, output)
+def retry(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
+    """Try again now: skip a pause, revive failed workloads, or run finished ones once more."""
+    steer("retry", named_by(names, wish.namespace), wish, place, output)
 
 
 def strip_finalizers(
@@ -173,7 +173,6 @@ def add_to(app: typer.Typer, panel: str) -> None:
         resume,
         preempt,
         checkpoint,
-        cancel,
         retry,
         extend,
         scale,
@@ -181,49 +180,90 @@ def add_to(app: typer.Typer, panel: str) -> None:
     )
     for command in commands:
         app.command(rich_help_panel=panel)(grouped(command))
-    app.command("delete", hidden=True)(grouped(cancel))
 
 
-def _steer(verb: str, wish: Wish, place: Place, output: Output, within: float | None = None) -> None:
-    named, wait, timeout = chosen(wish.name, wish.namespace), wish.wait, wish.timeout
-    seconds = _seconds(timeout, "--timeout")
-    if seconds is not None and not wait:
+def steer(
+    verb: str,
+    named: Sequence[Chosen],
+    wish: Wish,
+    place: Place,
+    output: Output,
+    *,
+    within: float | None = None,
+    uids: Mapping[Chosen, str] | None = None,
+) -> None:
+    """Send a request to workloads, print each answer, and end with the worst exit code.
+
+    Args:
+        verb: The command.
+        named: The workloads.
+        wish: The reason, and how long to wait.
+        place: The cluster and the Temporal.
+        output: How to print the answers.
+        within: Seconds for the checkpoint before a preemption.
+        uids: The submissions that are meant, if not whichever has the name.
+    """
+    seconds = _seconds(wish.timeout, "--timeout")
+    if seconds is not None and not wish.wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
-
-    taken = list[bool]()
+    waiting: dict[Chosen, Run] = {}
+    line = LiveLine(sys.stderr, wanted=wish.wait)
+    showing: list[asyncio.Task[None]] = []
 
     async def steered(run: Run) -> StatusView:
-        async with asyncio.timeout(seconds):
-            return await _ask(replace(run, taken=lambda: taken.append(True)), verb, wish.reason, wait, within)
+        target, accepted = Chosen(run.namespace, run.name), run.taken
 
+        def taken() -> None:
+            accepted()
+            waiting[target] = run
+            if not showing:
+                showing.append(asyncio.create_task(progress.show(line, waiting, verb, len(named))))
+
+        try:
+            async with asyncio.timeout(seconds):
+                return await _ask(replace(run, taken=taken), verb, wish.reason, wish.wait, within)
+        except TimeoutError:
+            raise await _late(run, verb, str(wish.timeout), taken=target in waiting) from None
+        finally:
+            waiting.pop(target, None)
+
+    def said(answer: Answer[StatusView]) -> None:
+        line.erase()
+        if answer.value is None:
+            say_error(answer)
+        elif output is Output.TABLE:
+            where, view = f"{answer.named.namespace}/{answer.named.name}", answer.value
+            state = f"{where} {view.phase.value}: {view.status.message}"
+            say(state if wish.wait else f"{verb} asked of {where}")
+
+    then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
+    answers = ask_each(named, place, steered, said, then, uids)
+    line.erase()
+    emit_all(answers, output, lambda view: view.model_dump(mode="json"), many=uids is not None)
+    failed = wish.wait and any(one.value is not None and _is_failed(verb, one.value) for one in answers)
+    leave(answers, EXIT_FAILED if failed else 0)
+
+
+async def _late(run: Run, verb: str, limit: str, *, taken: bool) -> NotInTime:
+    where = f"{run.namespace}/{run.name}"
+    if not taken:
+        return NotInTime(
+            f"{where}: nobody has answered within {limit}, so that it is not known whether {verb} was asked for: "
+            f"`holdfast explain {where}` says what holds"
+        )
+    seen = await progress.last_look(run)
+    return NotInTime(
+        f"{where}: {verb} was asked for, but is not done after {limit}{f': {seen}' if seen else ''}: "
+        f"`holdfast explain {where}` says what it waits for"
+    )
+
+
+def _is_failed(verb: str, view: StatusView) -> bool:
     from holdfast.model import CheckpointState, Phase
 
-    try:
-        then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
-        view = with_run(named, place, steered, then)
-    except TimeoutError:
-        if not taken:
-            raise HoldfastError(
-                f"{named.namespace}/{named.name}: nobody has answered within {timeout}, so that it is not known "
-                f"whether {verb} was asked for: `holdfast explain {named.namespace}/{named.name}` says what holds"
-            ) from None
-        raise HoldfastError(
-            f"{named.namespace}/{named.name}: {verb} was asked for, but is not done after {timeout}: "
-            f"`holdfast explain {named.namespace}/{named.name}` says what it waits for"
-        ) from None
-    emit(
-        view.model_dump(mode="json"),
-        output,
-        lambda: (
-            f"{named.namespace}/{named.name} {view.phase.value}: {view.status.message}"
-            if wait
-            else f"{verb} asked of {named.namespace}/{named.name}"
-        ),
-    )
     last = view.status.checkpoint
     lost = verb == "checkpoint" and last is not None and last.state is not CheckpointState.COMPLETE
-    if wait and (view.phase is Phase.FAILED or lost):
-        raise typer.Exit(EXIT_FAILED)
+    return view.phase is Phase.FAILED or lost
 
 
 async def _ask(run: Run, verb: str, reason: str, wait: bool, within: float | None) -> StatusView:

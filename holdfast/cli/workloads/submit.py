@@ -1,21 +1,15 @@
-"""Read workloads from files, submit and reconfigure them, and print their JSON schema."""
+"""Submit workloads, reconfigure them, and print their JSON schema."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import warnings
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from holdfast import names
-from holdfast.cli.common import complete
+from holdfast.cli.common.ask import Yes
 from holdfast.cli.common.options import (
     HERE,
     Chosen,
@@ -29,29 +23,18 @@ from holdfast.cli.common.options import (
     session,
     with_run,
 )
-from holdfast.cli.common.output import dumped, emit, say
+from holdfast.cli.common.output import dumped, emit
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
-from holdfast.cli.workloads.namespace_check import refuse_closed
-from holdfast.errors import DocumentWarning, HoldfastError
+from holdfast.cli.submission.files import Files, Set, overrides, read_all, read_file
+from holdfast.cli.submission.namespace_check import refuse_closed
+from holdfast.cli.submission.plan import agree
+from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Run
     from holdfast.formats.graph import GraphDocument
     from holdfast.model import Workload
 
-Files = Annotated[
-    list[str],
-    typer.Argument(help="AppWrapper, JobSet, plain manifests or a Graph of them, YAML or JSON; - is standard input."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Override one setting: failureGracePeriod=30s. May be given several times.",
-        metavar="KEY=VALUE",
-        autocompletion=complete.settings,
-    ),
-]
 As = Annotated[str | None, typer.Option("--name", help="Submit it under this name.", show_default=False)]
 
 
@@ -77,6 +60,10 @@ def submit(
     name: As = None,
     namespace: Namespace = None,
     again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what will be made, and ask, as for more than 100 pods.")
+    ] = False,
+    yes: Yes = False,
     place: Place = HERE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -99,6 +86,7 @@ def submit(
         documents = [workload.model_dump(mode="json") for workload in everything]
         emit(documents[0] if len(documents) == 1 else documents, output, lambda: lines(everything, "would start"))
         return
+    agree(everything, plan=plan, yes=yes)
 
     async def go() -> bool:
         async with session(place) as holdfast:
@@ -203,121 +191,6 @@ def add_to(app: typer.Typer, panel: str) -> None:
     for command in commands:
         app.command(cls=WithSettings, rich_help_panel=panel)(grouped(command))
     app.command(rich_help_panel=panel)(schema)
-
-
-def text_of(file: str) -> str:
-    """Return the contents of a file, or of standard input for `-`.
-
-    Raises:
-        HoldfastError: if it cannot be read.
-    """
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise HoldfastError(f"{file} cannot be read: {reason}") from error
-
-
-def read_file(
-    file: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
-) -> list[Workload]:
-    """Read the workloads of one file.
-
-    Raises:
-        HoldfastError: if the file cannot be read, or it contains no valid workload.
-    """
-    return read_text(text_of(file), cluster, namespace, name, settings)
-
-
-@contextmanager
-def _warnings_told() -> Generator[None]:
-    """Warn on standard error about fields of a document that are accepted and have no effect here (row D29)."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", DocumentWarning)
-        yield
-    for said in dict.fromkeys(str(one.message) for one in found):
-        say(f"warning: {said}", err=True)
-
-
-def read_text(
-    text: str, cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
-) -> list[Workload]:
-    """Read the workloads of a text.
-
-    Raises:
-        InvalidWorkload: if it contains no valid workload.
-    """
-    from holdfast.errors import InvalidWorkload
-    from holdfast.formats import read
-    from holdfast.model import Workload
-
-    with _warnings_told():
-        try:
-            workloads = read(
-                text, cluster=cluster, namespace=namespace, overrides=settings, payloads_encrypted=_encrypted()
-            )
-        except InvalidWorkload:
-            if name is None:
-                raise
-            # A document may leave its name to the command. If it has a name, `--name` replaces that below.
-            workloads = read(
-                text,
-                cluster=cluster,
-                namespace=namespace,
-                name=name,
-                overrides=settings,
-                payloads_encrypted=_encrypted(),
-            )
-    if name is None or len(workloads) != 1:
-        return workloads
-    return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
-
-
-def _encrypted() -> bool:
-    """Whether this command encrypts what it sends; the key file is read as it connects."""
-    return bool(os.environ.get(names.ENV_CODEC_KEYS))
-
-
-def read_all(
-    files: list[str], cluster: str, namespace: str | None, name: str | None, settings: dict[str, str]
-) -> tuple[list[Workload], list[GraphDocument]]:
-    """Read workloads, and graphs of workloads, from several files; if one file is invalid, nothing is begun."""
-    from holdfast.formats.graph import graphs_in, read_graph
-
-    workloads, graphs = list[Any](), list[Any]()
-    for file in files:
-        text = text_of(file)
-        if graphs_in(text):
-            with _warnings_told():
-                graph = read_graph(
-                    text,
-                    cluster=cluster,
-                    namespace=namespace,
-                    name=name,
-                    overrides=settings,
-                    payloads_encrypted=_encrypted(),
-                )
-                graphs.append(graph)
-        else:
-            workloads += read_text(text, cluster, namespace, name, settings)
-    return workloads, graphs
-
-
-def overrides(settings: list[str] | None) -> dict[str, str]:
-    """Read KEY=VALUE pairs.
-
-    Raises:
-        typer.BadParameter: if one has no `=`.
-    """
-    result: dict[str, str] = {}
-    for item in settings or []:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(
-                f"{item!r}: expected KEY=VALUE, for example failureGracePeriod=30s", param_hint="--set"
-            )
-        result[key] = value
-    return result
 
 
 def lines(workloads: list[Workload], verb: str) -> str:

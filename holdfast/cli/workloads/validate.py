@@ -13,7 +13,8 @@ import typer
 
 from holdfast.cli.common.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from holdfast.cli.common.output import emit
-from holdfast.cli.workloads.submit import As, Files, Set, WithSettings, lines, overrides, read_all
+from holdfast.cli.submission.files import Files, Set, overrides, read_all
+from holdfast.cli.workloads.submit import As, WithSettings, lines
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:

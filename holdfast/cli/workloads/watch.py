@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from holdfast.cli.common import output as printed
+from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import HERE, Format, Name, Namespace, Output, Place, chosen, grouped, with_run
 
 if TYPE_CHECKING:
@@ -55,24 +56,22 @@ async def follow(
 
     seen = Seen()
     prefix = f"{run.name}: " if named else ""
-    live = output is Output.TABLE and sys.stdout.isatty() and not named
+    live = LiveLine(sys.stdout, wanted=output is Output.TABLE and not named)
     last: StatusView | None = None
     async for view in _changes(run):
         turned = (last is not None and last.silence is not None) != (view.silence is not None)
         for line in (*(_turned(view) if turned else ()), *seen.news(view.status)):
             if output is Output.TABLE:
-                if live:
-                    _erase()
+                live.erase()
                 say(prefix + line)
         if output is not Output.TABLE and (turned or last is None or last.status != view.status):
             say(json.dumps(view.model_dump(mode="json"), ensure_ascii=False))
-        if live:
-            _show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {view.status.pods.sentence()}")
+        if live.on:
+            live.show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {view.status.pods.sentence()}")
         last = view
         if view.phase.ended:
             break
-    if live:
-        _erase()
+    live.erase()
     return last is not None and last.phase is not Phase.FAILED
 
 
@@ -120,16 +119,3 @@ async def _changes(run: Run) -> AsyncIterator[StatusView]:
         pause = INTERVAL if view.status != before else min(pause * 1.2, _SLOWEST)
         before = view.status
         await asyncio.sleep(pause)
-
-
-def _show(text: str) -> None:
-    import shutil
-
-    _erase()
-    sys.stdout.write(text[: shutil.get_terminal_size().columns - 1])
-    sys.stdout.flush()
-
-
-def _erase() -> None:
-    sys.stdout.write("\r\x1b[2K")
-    sys.stdout.flush()

@@ -510,6 +510,8 @@ class Progress(Payload):
     remaining: tuple[str, ...] = ()
     """Sentences, at most 16."""
     remaining_total: int = 0
+    pods: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """How many pods are among what remains; None: it does not wait for pods to go."""
     blind: tuple[Interval, ...] = ()
     """When the cluster could not be observed; carried from one try of the activity to the next."""
     borne: float = 0.0

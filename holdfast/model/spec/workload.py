@@ -37,6 +37,14 @@ class Source(Model):
     generation: Annotated[int | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
     """Generation of the custom resource that the workload was read from. That resource represents the workload in the
     cluster, and they share a uid. None: a client submitted it, and an Anchor represents it (rows F1, F7)."""
+    labels: Annotated[dict[str, str], Field(exclude_if=lambda value: not value)] = {}
+    """The labels of an AppWrapper or JobSet itself, by which `list` selects it; its pods do not get them (row E3)."""
+
+    @model_validator(mode="after")
+    def _labelled(self) -> Self:
+        for key, value in self.labels.items():
+            check_label(key, value)
+        return self
 
 
 class Workload(Model):
@@ -367,6 +375,11 @@ class Workload(Model):
         """How many pods the whole workload should have."""
         return sum(component.expected_pods for component in self.components)
 
+    @property
+    def listed_labels(self) -> dict[str, str]:
+        """The labels by which `list` selects it: its own and those of its document (row E3)."""
+        return {**self.labels, **self.source.labels}
+
     def spec_hash(self) -> str:
         """Return a digest of the requested spec, without the identity of the request (uid, submitted_at)."""
         # A workload from before this field existed has the same digest.
@@ -374,8 +387,8 @@ class Workload(Model):
         # Whether a queue of that name existed at submission does not matter either.
         left_out: dict[str, Any] = dict.fromkeys({"uid", "submitted_at", "queued"} | silent, True)
         # The grace itself already shows that the document sets its failure grace.
-        # The object that represents it in the cluster, and that object's creator, do not matter either.
-        exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation", "by"}}
+        # The object that represents it in the cluster, that object's creator and its labels do not matter either.
+        exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation", "by", "labels"}}
         return _digest(self.model_dump(mode="json", exclude=exclude))
 
     def body_hashes(self) -> dict[str, str]:

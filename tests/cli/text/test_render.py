@@ -195,8 +195,8 @@ def test_the_list_is_a_table() -> None:
         execution="Terminated",
     )
     heads, row = render.summaries([one], NOW).splitlines()
-    assert heads.split()[:5] == ["NAMESPACE", "NAME", "KIND", "CLUSTER", "PHASE"]
-    assert row.split()[:4] == ["research", "x", "AppWrapper", "dev"]
+    assert heads.split()[:5] == ["NAMESPACE", "NAME", "KIND", "PHASE", "REASON"]
+    assert row.split()[:3] == ["research", "x", "AppWrapper"]
     assert "Running (terminated)" in row
     assert "5h2m" in row
     assert render.summaries([], NOW) == "no workloads"

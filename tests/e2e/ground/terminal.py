@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +58,46 @@ async def examined(site: Site, *argv: str) -> list[dict[str, Any]]:
     assert done.code == (0 if all(check["good"] for check in told) else 2), f"{done.out}\n{done.errors}"
     own = {f"namespace {name}" for name in site.namespaces}
     return [check for check in told if not check["name"].startswith("namespace ") or check["name"] in own]
+
+
+async def at_terminal(site: Site, *argv: str, answer: str = "") -> Ended:
+    """Run a command whose standard input and standard error are a terminal; `errors` is what that showed.
+
+    Args:
+        site: The site.
+        argv: The command.
+        answer: What is typed once it has asked a question.
+    """
+    begun = time.monotonic()
+    code, out, errors = await asyncio.to_thread(_on_terminal, argv, shell(site), answer)
+    return Ended(code, out, errors, time.monotonic() - begun)
+
+
+def _on_terminal(argv: tuple[str, ...], environment: dict[str, str], answer: str) -> tuple[int, str, str]:
+    master, slave = pty.openpty()
+    shown = bytearray()
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([*executable(), *argv], env=environment, stdin=slave, stdout=out, stderr=slave)
+        os.close(slave)
+        late = threading.Timer(_SECONDS, process.kill)
+        late.start()
+        try:
+            asked = False
+            # The last of those that have it open closes it as the command ends.
+            with contextlib.suppress(OSError):
+                while piece := os.read(master, 65536):
+                    shown += piece
+                    if answer and not asked and b"[y/N]" in shown:
+                        asked = True
+                        os.write(master, f"{answer}\n".encode())
+            code = process.wait()
+        finally:
+            late.cancel()
+            process.kill()
+            process.wait()
+            os.close(master)
+        out.seek(0)
+        return code, out.read().decode(), shown.decode()
 
 
 def _executed(argv: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ManagedElsewhere
+from holdfast.errors import InvalidWorkload, ManagedElsewhere
 from holdfast.formats import read
 from holdfast.formats.appwrapper.reader import read as read_appwrapper
 from holdfast.model import Kind, Source
@@ -36,8 +36,25 @@ def test_the_workload_is_the_appwrapper() -> None:
     assert (workload.name, workload.namespace, workload.cluster) == ("train-llm", "team", "dev")
     assert (workload.kind, workload.queue, workload.suspend) == (Kind.BATCH, "gpu", True)
     assert workload.labels == {LABEL: "train-llm"}
-    assert workload.source == Source(api_version="workload.codeflare.dev/v1beta2", kind="AppWrapper")
+    labels = {"kueue.x-k8s.io/queue-name": "gpu", "other": "x"}
+    assert workload.source == Source(api_version="workload.codeflare.dev/v1beta2", kind="AppWrapper", labels=labels)
+    assert workload.listed_labels == {LABEL: "train-llm", **labels}
     assert workload.workflow_id == "workload/dev/team/train-llm"
+
+
+@pytest.mark.row("E3", level="pure")
+def test_E3_a_label_that_the_api_server_would_refuse_is_refused_where_it_stands() -> None:
+    document = appwrapper()
+    document["metadata"]["labels"] = {"team": "not one"}
+    with pytest.raises(InvalidWorkload, match=r"metadata\.labels: label team: value 'not one': expected at most 63"):
+        one(document)
+
+
+@pytest.mark.row("E3", level="pure")
+def test_E3_labels_are_no_part_of_what_is_asked_for() -> None:
+    document = appwrapper()
+    document["metadata"]["labels"] = {"team": "x"}
+    assert one(document).spec_hash() == one(appwrapper()).spec_hash()
 
 
 def test_the_same_document_gives_the_same_workload() -> None:

@@ -1,0 +1,99 @@
+"""How far a long wait has come: what it waits for, how many pods are gone, what holds the rest (row E5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.common.live import LiveLine
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.cli.common.options import Chosen
+    from holdfast.client import ActivityView, Run, StatusView
+
+GOALS: Final = {
+    "suspend": "is Suspended",
+    "preempt": "is Suspended",
+    "resume": "is Running",
+    "retry": "is Running",
+    "checkpoint": "has saved",
+    "cancel": "is gone",
+}
+"""What `--wait` waits for, by command."""
+_AGAIN: Final = 1.0
+_PATIENCE: Final = 5.0
+"""Seconds for the last look at a workload whose time is over."""
+
+
+async def show(line: LiveLine, waiting: Mapping[Chosen, Run], verb: str, total: int) -> None:
+    """Keep the line up to date until this is cancelled.
+
+    Args:
+        line: Where to show it.
+        waiting: The workloads that are not done yet; the caller removes each that is.
+        verb: The command.
+        total: How many workloads there are, with those that are done.
+    """
+    begun = datetime.now(UTC)
+    while line.on:
+        if waiting:
+            named, run = next(iter(waiting.items()))
+            seen = ""
+            # The command itself reports an error; a line that shows how it goes must not end it.
+            with suppress(HoldfastError):
+                seen = await look(run)
+            done = total - len(waiting)
+            line.show(text(f"{named.namespace}/{named.name}", verb, seen, datetime.now(UTC) - begun, done, total))
+        await asyncio.sleep(_AGAIN)
+
+
+def text(name: str, verb: str, seen: str, waited: timedelta, done: int, total: int) -> str:
+    """Return the line: `2 of 5 done, 41s: waiting until team/train is Suspended: Suspending, 61 of 64 pods gone`."""
+    from holdfast.cli.common.render import age
+
+    count = f"{done} of {total} done, " if total > 1 else ""
+    return f"{count}{age(waited)}: waiting until {name} {GOALS[verb]}: {seen}".removesuffix(": ")
+
+
+async def look(run: Run) -> str:
+    """Return how far a workload has come, as a short sentence.
+
+    Raises:
+        HoldfastError: if Temporal no longer knows it, or does not answer.
+    """
+    view, activities = await asyncio.gather(run.status(), run.under_way())
+    return doing(view, activities, datetime.now(UTC))
+
+
+async def last_look(run: Run) -> str:
+    """Return the same of a workload whose time is over; empty if there is no answer."""
+    with suppress(HoldfastError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            return await look(run)
+    return ""
+
+
+def doing(view: StatusView, activities: Sequence[ActivityView], now: datetime) -> str:
+    """Say it: `Suspending, 61 of 64 pods gone, left: Pod worker-3 (finalizer example.com/hold)`."""
+    from holdfast.model import Phase
+
+    status = view.status
+    progress = next((one for each in activities for one in each.progress if one.pods is not None), None)
+    parts = [status.phase.value]
+    if progress is not None and progress.pods is not None:
+        total = max(status.pods.expected, progress.pods)
+        parts.append(f"{total - progress.pods} of {total} pods gone")
+        if progress.remaining:
+            more = progress.remaining_total - 1
+            parts.append(f"left: {progress.remaining[0]}" + (f" and {more} more" if more > 0 else ""))
+        return ", ".join(parts)
+    if status.phase in {Phase.RESUMING, Phase.RUNNING} and status.pods.expected:
+        parts.append(status.pods.sentence())
+        parts += [one.sentence() for one in status.waiting[:1]]
+        return ", ".join(parts)
+    sentences = [sentence for each in activities if (sentence := each.sentence(now))]
+    return ", ".join([*parts, *(sentences[:1] or [status.message or status.reason.value])])

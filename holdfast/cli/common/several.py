@@ -1,0 +1,147 @@
+"""One command for several workloads: all are asked at once, each is said on a line, the worst exit code counts (E3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import typer
+
+from holdfast.cli.common import complete
+from holdfast.cli.common.options import Chosen, Output, Place, chosen, exit_code_of, session
+from holdfast.cli.common.output import emit
+from holdfast.cli.common.silence import attended
+from holdfast.errors import HoldfastError
+from holdfast.model.words import printable
+
+if TYPE_CHECKING:
+    from holdfast.client import Holdfast, Run
+
+T = TypeVar("T")
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        help="The workloads: NAME, or NAMESPACE/NAME.", metavar="NAME...", autocompletion=complete.workloads
+    ),
+]
+_AT_ONCE: Final = 16
+"""How many requests are under way at a time. A request that was accepted and is waited for does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What became of the request to one workload: its value, or the error."""
+
+    named: Chosen
+    value: T | None
+    error: HoldfastError | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code, if this were the only workload."""
+        return exit_code_of(self.error) if self.error is not None else 0
+
+
+def named_by(given: Sequence[str], namespace: str | None) -> list[Chosen]:
+    """Read several names; one that is given twice counts once."""
+    return list(dict.fromkeys(chosen(name, namespace) for name in given))
+
+
+def ask_each(
+    named: Sequence[Chosen],
+    place: Place,
+    ask: Callable[[Run], Awaitable[T]],
+    said: Callable[[Answer[T]], None] | None = None,
+    then: str = "",
+    uids: Mapping[Chosen, str] | None = None,
+) -> list[Answer[T]]:
+    """Ask all workloads at once, and return their answers in the order of the names.
+
+    Args:
+        named: The workloads.
+        place: The cluster and the Temporal.
+        ask: Asks one; an error that it raises is that workload's answer.
+        said: Called with each answer as soon as it is there.
+        then: What happens once a worker answers, printed if none does; empty if the answer itself says so.
+        uids: The submissions that are meant, if not whichever has the name.
+    """
+
+    async def go() -> list[Answer[T]]:
+        at_once = asyncio.Semaphore(_AT_ONCE)
+        async with session(place) as holdfast:
+
+            async def one(target: Chosen) -> Answer[T]:
+                # All wait for the same workers: checking one of them is enough.
+                warning = then if target == named[0] else ""
+                answer: Answer[T]
+                try:
+                    value = await _asked(holdfast, target, ask, at_once, warning, (uids or {}).get(target, ""))
+                    answer = Answer(target, value)
+                except HoldfastError as error:
+                    answer = Answer(target, None, error)
+                if said is not None:
+                    said(answer)
+                return answer
+
+            return await asyncio.gather(*(one(target) for target in named))
+
+    return asyncio.run(go())
+
+
+async def _asked(
+    holdfast: Holdfast,
+    target: Chosen,
+    ask: Callable[[Run], Awaitable[T]],
+    at_once: asyncio.Semaphore,
+    warning: str,
+    uid: str,
+) -> T:
+    taken = asyncio.Event()
+    async with at_once:
+        run = await holdfast.get(target.name, target.namespace)
+        run = replace(run, uid=uid or run.uid, taken=taken.set)
+        work = asyncio.ensure_future(attended(run, ask(run), warning) if warning else ask(run))
+        heard = asyncio.ensure_future(taken.wait())
+        await asyncio.wait({work, heard}, return_when=asyncio.FIRST_COMPLETED)
+        heard.cancel()
+    return await work
+
+
+def say_error(answer: Answer[Any]) -> None:
+    """Print an error as the command line does, on standard error."""
+    typer.secho(printable(f"Error: {answer.error}"), err=True, fg=typer.colors.RED)
+
+
+def emit_all(answers: Sequence[Answer[T]], output: Output, document: Callable[[T], Any], *, many: bool = False) -> None:
+    """Print answers for programs: one workload's document, or a list of them, in which an error has the field `error`.
+
+    Args:
+        answers: The answers.
+        output: JSON or YAML. Text for people has been printed line by line.
+        document: Returns the document of a value.
+        many: Whether it is a list even of one.
+    """
+    if output is Output.TABLE:
+        return
+    if len(answers) == 1 and not many:
+        if answers[0].value is not None:
+            emit(document(answers[0].value), output, str)
+        return
+    emit(
+        [
+            document(one.value)
+            if one.value is not None
+            else {"namespace": one.named.namespace, "name": one.named.name, "error": str(one.error)}
+            for one in answers
+        ],
+        output,
+        str,
+    )
+
+
+def leave(answers: Sequence[Answer[Any]], *codes: int) -> None:
+    """End the command with the worst exit code, if any is not 0."""
+    if worst := max([*(one.code for one in answers), *codes], default=0):
+        raise typer.Exit(worst)

@@ -1,0 +1,210 @@
+"""The `apply` command: submit what is not there, and change what may change of what is (row E3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from holdfast.cli.common.ask import Yes
+from holdfast.cli.common.options import (
+    HERE,
+    Chosen,
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Place,
+    grouped,
+    session,
+)
+from holdfast.cli.common.output import say
+from holdfast.cli.common.several import Answer, emit_all, leave, say_error
+from holdfast.cli.submission.files import Files, Set, overrides, read_all
+from holdfast.cli.submission.namespace_check import refuse_closed
+from holdfast.cli.submission.plan import agree
+from holdfast.errors import HoldfastError, WorkloadNotFound, describe
+
+if TYPE_CHECKING:
+    from holdfast.client import Holdfast, Run
+    from holdfast.model import Workload
+    from holdfast.policy.loop.difference import Changes, Difference
+
+_SHOWN: Final = 50
+_INSTEAD: Final = {
+    "suspend": "`holdfast suspend` and `holdfast resume` change it",
+    "lifecycle": "`holdfast extend` gives it more time, within its own limit",
+}
+"""What changes a field that `apply` cannot change; anything else needs a new submission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of one workload: `submitted`, `changed` or `unchanged`, and the fields that differed."""
+
+    named: Chosen
+    result: str
+    differences: tuple[Difference, ...] = ()
+    again: tuple[str, ...] = ()
+    """The components that are made again."""
+
+
+def apply(
+    files: Files,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what differs, and change nothing.")] = False,
+    settings: Set = None,
+    namespace: Namespace = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for its history.")] = "",
+    yes: Yes = False,
+    place: Place = HERE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Make workloads as their files say: submit those that are not there, and change those that differ.
+
+    Waits, budgets, limits and pauses of rules, the size of a gang and components can change while a workload runs; it
+    keeps its pods where they do not differ. If anything else differs, nothing of that workload is changed.
+    """
+    workloads, graphs = read_all(files, place.required(), namespace, None, overrides(settings))
+    if graphs:
+        raise typer.BadParameter("a graph cannot be changed: `holdfast submit` continues it", param_hint="FILE")
+
+    async def go() -> list[Answer[Applied]]:
+        async with session(place) as holdfast:
+            there = [await _find(holdfast, one) for one in workloads]
+            new = [one for one, run in zip(workloads, there, strict=True) if run is None]
+            if new and not dry_run:
+                agree(new, plan=False, yes=yes)
+                await refuse_closed(holdfast, new, kubeconfig, context)
+            answers: list[Answer[Applied]] = []
+            for one, run in zip(workloads, there, strict=True):
+                named = Chosen(one.namespace, one.name)
+                answer: Answer[Applied]
+                try:
+                    answer = Answer(named, await _apply(holdfast, run, one, reason, dry_run=dry_run))
+                except HoldfastError as error:
+                    answer = Answer(named, None, error)
+                answers.append(answer)
+                _say(answer, output, dry_run=dry_run)
+            return answers
+
+    answers = asyncio.run(go())
+    emit_all(answers, output, _document, many=True)
+    leave(answers)
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command(rich_help_panel=panel)(grouped(apply))
+
+
+async def _find(holdfast: Holdfast, wanted: Workload) -> Run | None:
+    try:
+        return await holdfast.get(wanted.name, wanted.namespace, wanted.cluster)
+    except WorkloadNotFound:
+        return None
+
+
+async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: str, *, dry_run: bool) -> Applied:
+    from holdfast.policy.loop.difference import changes
+
+    named = Chosen(wanted.namespace, wanted.name)
+    if run is None:
+        if not dry_run:
+            await holdfast.submit(wanted)
+        return Applied(named, "submitted")
+    current, where = await run.in_force(), f"{wanted.namespace}/{wanted.name}"
+    if current.source.generation is not None:
+        raise HoldfastError(f"{where} is a {current.source.kind} of the cluster: change it with kubectl")
+    found = changes(current, wanted)
+    if not found.differences:
+        return Applied(named, "unchanged")
+    if (await run.recorded()).closed:
+        raise HoldfastError(
+            f"{where} has ended and differs from its file: `holdfast submit --again` runs it as the file says"
+        )
+    if found.fixed:
+        raise HoldfastError(refusal(where, found))
+    return Applied(named, "changed", found.differences, () if dry_run else await _change(run, found, reason))
+
+
+async def _change(run: Run, found: Changes, reason: str) -> tuple[str, ...]:
+    """Send the changes, and return the components that are made again; an error says which were in force before it."""
+    done: list[str] = []
+    again: tuple[str, ...] = ()
+    try:
+        if found.policy is not None:
+            await run.update_policy(found.policy.model_copy(update={"note": reason}))
+            done.append("policy")
+        if found.scale is not None:
+            await run.scale(found.scale.max, found.scale.min, reason)
+            done.append("gang")
+        if found.components is not None:
+            again = await run.update_components(found.components.model_copy(update={"note": reason}))
+    except HoldfastError as error:
+        if not done:
+            raise
+        raise HoldfastError(f"{error}; changed before that: {', '.join(done)}") from error
+    return again
+
+
+def refusal(where: str, found: Changes) -> str:
+    """Return why a workload is not changed: each field that cannot change, and what can be done instead."""
+    whole = dict.fromkeys(_INSTEAD.get(one.path.partition(".")[0], "") for one in found.fixed)
+    instead = "; ".join([text for text in whole if text])
+    return (
+        f"{where} is not changed, since these fields cannot change while it exists:\n{listed(found.fixed)}\n"
+        f"{instead or 'cancel it, and submit the file anew: `holdfast cancel --wait`, `holdfast submit --again`'}"
+    )
+
+
+def listed(differences: Sequence[Difference]) -> str:
+    """Return the fields that differ, one a line: `  policy.timings.failureGracePeriod: '1m' → '30s'`."""
+    lines = [f"  {one.path}: {_value(one.before)} → {_value(one.after)}" for one in differences[:_SHOWN]]
+    if len(differences) > _SHOWN:
+        lines.append(f"  and {len(differences) - _SHOWN:,} more")
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    from holdfast.policy.loop.difference import ABSENT, HIDDEN
+
+    return "none" if value is ABSENT else HIDDEN if value is HIDDEN else describe(value)
+
+
+def _document(applied: Applied) -> dict[str, Any]:
+    """Return it for programs; a value that is not there is null."""
+    from holdfast.policy.loop.difference import ABSENT
+
+    return {
+        "namespace": applied.named.namespace,
+        "name": applied.named.name,
+        "result": applied.result,
+        "differences": [
+            {
+                "path": one.path,
+                "before": None if one.before is ABSENT else one.before,
+                "after": None if one.after is ABSENT else one.after,
+            }
+            for one in applied.differences
+        ],
+    }
+
+
+def _say(answer: Answer[Applied], output: Output, *, dry_run: bool) -> None:
+    if answer.value is None:
+        say_error(answer)
+        return
+    if output is not Output.TABLE:
+        return
+    applied = answer.value
+    result = f"would be {applied.result}" if dry_run and applied.result != "unchanged" else applied.result
+    again = f"; made again: {', '.join(applied.again)}" if applied.again else ""
+    say(f"{answer.named.namespace}/{answer.named.name} {result}{again}")
+    if applied.differences:
+        say(listed(applied.differences))

@@ -1,0 +1,238 @@
+"""The `list` command: which workloads there are, selected, sorted, and cut only where it says so (row E3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from holdfast.cli.common import complete
+from holdfast.cli.common.options import HERE, Columns, Namespace, Place, WideFormat, grouped, session
+from holdfast.cli.common.output import emit, say
+from holdfast.cli.common.silence import READ, warn
+
+if TYPE_CHECKING:
+    from holdfast.client import Holdfast, Summary
+
+READ_MAXIMUM: Final = 10_000
+"""How many workloads a command reads at most. Temporal cannot sort them, so a true order needs them all."""
+_AGAIN: Final = 2.0
+"""Seconds between two readings of `--watch`."""
+
+
+class Sort(StrEnum):
+    """What a list is sorted by."""
+
+    AGE = "age"
+    NAME = "name"
+    PHASE = "phase"
+    RESTARTS = "restarts"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Selects workloads by what they are and how they are."""
+
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "--selector", "-l", help="Only with these labels: team=x,tier!=test,gpu,!spot.", show_default=False
+        ),
+    ] = None
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", help="Only in this phase.", show_default=False, autocompletion=complete.phases),
+    ] = None
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="Only of this queue.", show_default=False, autocompletion=complete.queues),
+    ] = None
+
+    def terms(self) -> dict[str, Any]:
+        """Return the arguments with which `Holdfast.list` selects so.
+
+        Raises:
+            typer.BadParameter: if there is no such phase, or the selector is not of the form that is read.
+        """
+        from holdfast.model.selector import Selector
+
+        try:
+            labels = Selector.of(self.selector) if self.selector is not None else None
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--selector") from None
+        return {"phase": _phase(self.phase), "queue": self.queue, "labels": labels}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The workloads that match, sorted, and what could not be shown."""
+
+    found: tuple[Summary, ...]
+    cut: bool = False
+    """Whether there are more than `READ_MAXIMUM`; what follows those is not among them, whatever its place."""
+    foreign: tuple[str, ...] = ()
+    """Workflows of the same type that Holdfast did not begin (row D54)."""
+
+    def notes(self, limit: int) -> list[str]:
+        """Return what a list of at most `limit` leaves out, a sentence each."""
+        notes: list[str] = []
+        total = f"{len(self.found):,}"
+        if self.cut:
+            notes.append(
+                f"showing {min(limit, len(self.found)):,} of more than {total} workloads, sorted among the {total} "
+                "that Temporal lists first: select fewer (--phase, -n, --queue, --running)"
+            )
+        elif len(self.found) > limit:
+            notes.append(f"showing {limit:,} of {total} workloads: --limit shows more")
+        if self.foreign:
+            count = "1 workflow" if len(self.foreign) == 1 else f"{len(self.foreign)} workflows"
+            some = ", ".join(self.foreign[:3]) + (", ..." if len(self.foreign) > 3 else "")
+            notes.append(f"left out: {count} of type Workload that Holdfast did not begin ({some})")
+        return notes
+
+
+def list_(
+    selection: Selection,
+    namespace: Namespace = None,
+    running: Annotated[
+        bool | None,
+        typer.Option("--running/--closed", help="Only those alive, or only those over.", show_default=False),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="A condition in Temporal's list filter language.", show_default=False),
+    ] = None,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="Youngest first, by name or phase, or most restarts first.")
+    ] = Sort.AGE,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")] = 100,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Then print a line for each change, until Ctrl-C.")
+    ] = False,
+    place: Place = HERE,
+    output: WideFormat = Columns.TABLE,
+) -> None:
+    """List workloads, youngest first."""
+    terms = {**selection.terms(), "namespace": namespace, "running": running, "query": query}
+
+    async def go() -> None:
+        async with session(place) as holdfast:
+
+            async def read() -> Listing:
+                return await select(holdfast, sort, cluster=place.cluster, **terms)
+
+            listing = await read()
+            if any(each.execution == "Running" for each in listing.found):
+                await _warn_if_unserved(holdfast)
+            _print(listing, limit, output, stream=watch)
+            if watch:
+                await _follow(listing, read, output)
+
+    asyncio.run(go())
+
+
+def add_to(app: typer.Typer, panel: str) -> None:
+    """Add this file's command."""
+    app.command("list", rich_help_panel=panel)(grouped(list_))
+
+
+async def select(holdfast: Holdfast, sort: Sort, **terms: Any) -> Listing:
+    """Return the workloads that match, sorted; the terms are those of `Holdfast.list`."""
+    foreign: list[str] = []
+    matching = holdfast.list(**terms, limit=READ_MAXIMUM + 1, foreign=foreign.append)
+    found = [each async for each in matching]
+    return Listing(ordered(found[:READ_MAXIMUM], sort), len(found) > READ_MAXIMUM, tuple(foreign))
+
+
+def ordered(found: Sequence[Summary], sort: Sort) -> tuple[Summary, ...]:
+    """Return workloads in an order that does not depend on how they were found."""
+    first: dict[Sort, Callable[[Summary], Any]] = {
+        Sort.AGE: lambda one: -one.since.timestamp(),
+        Sort.NAME: lambda one: one.name,
+        Sort.PHASE: lambda one: one.phase,
+        Sort.RESTARTS: lambda one: -one.restarts,
+    }
+    return tuple(
+        sorted(found, key=lambda one: (first[sort](one), -one.since.timestamp(), one.namespace, one.name, one.run_id))
+    )
+
+
+def _print(listing: Listing, limit: int, output: Columns, *, stream: bool) -> None:
+    from holdfast.cli.common import render
+
+    shown = listing.found[:limit]
+    for note in listing.notes(limit):
+        say(note, err=True)
+    if stream and output in {Columns.JSON, Columns.YAML}:
+        for each in shown:
+            say(_line(each))
+        return
+    table = render.summaries(shown, datetime.now(UTC), wide=output is Columns.WIDE)
+    emit([each.model_dump(mode="json") for each in shown], output.output, lambda: table)
+
+
+async def _follow(first: Listing, read: Callable[[], Any], output: Columns) -> None:
+    """Print each workload that has changed, or no longer matches, as kubectl does; as JSON, a document a line."""
+    from holdfast.cli.common import render
+    from holdfast.client.patience import Patience
+
+    patience, before = Patience(), first
+    while True:
+        await asyncio.sleep(_AGAIN)
+        after = await patience.ask(read)
+        for each, gone in changes(before, after):
+            if output in {Columns.TABLE, Columns.WIDE}:
+                row = render.summaries([each], datetime.now(UTC), wide=output is Columns.WIDE).splitlines()[-1]
+                say(row + ("  (no longer matches)" if gone else ""))
+            elif not gone:
+                say(_line(each))
+        before = after
+
+
+def changes(before: Listing, after: Listing) -> list[tuple[Summary, bool]]:
+    """Return each workload that is new or differs, then each that no longer matches, as it was, with True."""
+    known = {each.run_id: each for each in before.found}
+    there = {each.run_id for each in after.found}
+    new = [(each, False) for each in after.found if known.get(each.run_id) != each]
+    # If not all could be read, one that is not among them may still match.
+    return new + [(each, True) for each in before.found if each.run_id not in there and not after.cut]
+
+
+def _line(each: Summary) -> str:
+    return json.dumps(each.model_dump(mode="json"), ensure_ascii=False)
+
+
+async def _warn_if_unserved(holdfast: Holdfast) -> None:
+    """Warn on standard error if no worker polls for workloads: the list then shows what was last recorded."""
+    from temporalio.service import RPCError
+
+    from holdfast import names
+    from holdfast.client.silence import Silence
+    from holdfast.worker.runtime.pollers import polled
+
+    try:
+        found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)
+    except RPCError:
+        return  # A user who may list workflows may lack the permission for this request.
+    if not found.served:
+        why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
+        warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)
+
+
+def _phase(given: str | None) -> str | None:
+    from holdfast.model import Phase
+
+    if given is None:
+        return None
+    if given.lower() == "starting":  # The first start is a Resuming that is shown so.
+        return Phase.RESUMING.value
+    for phase in Phase:
+        if phase.value.lower() == given.lower():
+            return phase.value
+    raise typer.BadParameter(f"{given!r}: expected one of {', '.join(Phase)}", param_hint="--phase")

@@ -1,0 +1,154 @@
+"""The list's order, limits and changes, and what `cancel --all` and several names refuse, without a server (row E3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.app import app
+from holdfast.cli.common import render
+from holdfast.cli.common.several import named_by
+from holdfast.cli.workloads.listing import Listing, Sort, changes, ordered
+from holdfast.client.views import Summary
+
+pytestmark = pytest.mark.row("E3", level="pure")
+NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
+JOB = Path(__file__).parents[3] / "examples" / "appwrapper-job.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "KUBECONFIG", "HOLDFAST_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_CLUSTER", "dev")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def said(result: Result) -> str:
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def one(name: str, age: int = 0, **fields: Any) -> Summary:
+    given: dict[str, Any] = {
+        "workflow_id": f"workload/dev/research/{name}",
+        "run_id": f"run-{name}",
+        "cluster": "dev",
+        "namespace": "research",
+        "name": name,
+        "phase": "Running",
+        "started_at": NOW - timedelta(seconds=age),
+        "execution": "Running",
+    }
+    return Summary.model_validate({**given, **fields})
+
+
+def test_E3_each_order_is_the_one_that_is_named_whatever_temporal_lists_first() -> None:
+    found = [one("b", 5, restarts=2), one("c", 90, phase="Failed"), one("a", 60, restarts=7)]
+    names = {sort: [each.name for each in ordered(found, sort)] for sort in Sort}
+    assert names == {
+        Sort.AGE: ["b", "a", "c"],
+        Sort.NAME: ["a", "b", "c"],
+        Sort.PHASE: ["c", "b", "a"],
+        Sort.RESTARTS: ["a", "b", "c"],
+    }
+    assert all(ordered(found[::-1], sort) == ordered(found, sort) for sort in Sort)
+
+
+def test_E3_age_is_since_the_submission_although_its_workflow_has_continued_since() -> None:
+    old = one("old", 5, submitted_at=NOW - timedelta(days=3))
+    assert [each.name for each in ordered([old, one("new", 60)], Sort.AGE)] == ["new", "old"]
+    assert " 3d" in render.summaries([old], NOW)
+
+
+def test_E3_the_table_has_a_reason_and_the_wide_one_more() -> None:
+    failed = one("a", phase="Failed", reason="RetryLimitExceeded", queue="gpus", message="worker-3 exited 137")
+    heads, row = render.summaries([failed], NOW).splitlines()
+    assert heads.split() == ["NAMESPACE", "NAME", "KIND", "PHASE", "REASON", "ATTEMPT", "RESTARTS", "AGE"]
+    assert "Failed  RetryLimitExceeded" in row
+    heads, row = render.summaries([failed], NOW, wide=True).splitlines()
+    assert heads.split()[-3:] == ["CLUSTER", "QUEUE", "MESSAGE"]
+    assert row.endswith("dev      gpus   worker-3 exited 137")
+
+
+def test_E3_what_a_limit_leaves_out_is_said() -> None:
+    listing = Listing(tuple(one(str(number)) for number in range(2431)))
+    assert listing.notes(100) == ["showing 100 of 2,431 workloads: --limit shows more"]
+    assert listing.notes(2431) == []
+    (note,) = Listing(listing.found, cut=True).notes(100)
+    assert note.startswith("showing 100 of more than 2,431 workloads, sorted among the 2,431 that Temporal lists first")
+
+
+def test_E3_watching_tells_changes_and_departures_once() -> None:
+    before = Listing((one("a"), one("b"), one("c")))
+    after = Listing((one("a"), one("b", phase="Failed"), one("d")))
+    assert [(each.name, each.phase, gone) for each, gone in changes(before, after)] == [
+        ("b", "Failed", False),
+        ("d", "Running", False),
+        ("c", "Running", True),
+    ]
+    assert changes(after, after) == []
+    assert [gone for _, gone in changes(before, Listing(after.found, cut=True))] == [False, False], "it may match still"
+
+
+def test_E3_a_bad_selector_is_refused_before_anybody_is_asked() -> None:
+    result = run("list", "-l", "team in (x)", "--address", "127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "expected key=value, key!=value, key or !key" in said(result)
+
+
+def test_E3_a_name_that_is_given_twice_counts_once() -> None:
+    assert [each.name for each in named_by(["b", "research/a", "b"], "research")] == ["b", "a"]
+
+
+def test_E3_cancel_wants_names_or_all_and_not_both() -> None:
+    for arguments in (("cancel",), ("cancel", "x", "--all")):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "expected names of workloads, or --all" in said(result)
+    result = run("cancel", "x", "--phase", "Failed")
+    assert result.exit_code == 2
+    assert "are for --all" in said(result)
+
+
+def test_E3_cancel_all_is_refused_where_nobody_can_be_asked() -> None:
+    result = run("cancel", "--all", "--phase", "Failed", "--address", "127.0.0.1:1", stdin="y\n")
+    assert result.exit_code == 2, "it does not get as far as Temporal"
+    assert "there is no terminal to ask at: --yes cancels unasked" in said(result)
+    assert run("cancel", "--all", "--yes", "--address", "127.0.0.1:1").exit_code == 3
+
+
+def test_E3_a_folder_is_its_files_in_order(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    (folder / "below").mkdir(parents=True)
+    for name in ("b.yaml", "a.yml", "below/c.yaml", "README.md"):
+        (folder / name).write_text(JOB.read_text().replace("name: sample-job", f"name: {Path(name).stem.lower()}"))
+    result = run("submit", f"{folder}/", "--dry-run")
+    assert [line.split()[3] for line in result.stdout.splitlines()] == ["a:", "b:"]
+
+
+def test_E3_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    result = run("submit", str(tmp_path), "--dry-run")
+    assert result.exit_code == 2
+    assert "has no workload: expected files that end in .yaml, .yml, .json" in said(result)
+
+
+def test_E3_of_several_files_the_wrong_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(JOB.read_text())
+    (tmp_path / "b.yaml").write_text("kind: [")
+    result = run("submit", str(tmp_path), "--dry-run")
+    assert result.exit_code == 2
+    assert f"{tmp_path}/b.yaml: " in result.output.replace("\n", "")
+
+
+def test_E3_apply_takes_no_graph() -> None:
+    result = run("apply", str(JOB.parent / "graph" / "etl.yaml"))
+    assert result.exit_code == 2
+    assert "a graph cannot be changed" in said(result)
