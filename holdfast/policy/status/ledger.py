@@ -183,6 +183,8 @@ class _Book:
         """Return why pods go, and the node to blame: the failure behind it, or the reason of the removal."""
         if after.outcome is Phase.FAILED and after.outcome_failure is not None:
             return _blamed(after.outcome_failure)
+        if self.last is not None and self.last.held is not None and self.last.held.rule:
+            return self.cause, self.node  # A person has only confirmed what the rule would have done.
         if after.reason in _HIDE_A_FAILURE or _is_up(after):
             if self.last is not None and self.last.unhealthy is not None:
                 return _blamed(self.last.unhealthy.failure)
