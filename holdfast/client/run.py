@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from temporalio.client import (
@@ -35,7 +35,8 @@ from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, Workloa
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
 from holdfast.model.gang.orders import GangStatus
 from holdfast.model.life.history import History
-from holdfast.past import Story, history_of
+from holdfast.model.life.ledger import Ledger
+from holdfast.past import Story, history_of, ledger_of
 from holdfast.policy.attempt.checkpoint import CheckpointAsk
 from holdfast.policy.loop.change import ComponentsChange, PolicyChange
 from holdfast.policy.sides.gang import GangScale
@@ -206,6 +207,17 @@ class Run:
             NotReachable: if Temporal does not answer.
         """
         return history_of(await self.story())
+
+    async def ledger(self) -> Ledger:
+        """Return what its time was spent on, up to now: each millisecond of its life in exactly one bucket (row P5).
+
+        This reads Temporal's record alone, as `history` does.
+
+        Raises:
+            WorkloadNotFound: if Temporal no longer knows it.
+            NotReachable: if Temporal does not answer.
+        """
+        return ledger_of(await self.story(), datetime.now(UTC))
 
     async def workload(self) -> Workload:
         """Return the workload as submitted. This reads Temporal's record alone; later changes are not included."""

@@ -34,6 +34,11 @@ def moments_of(story: Story) -> list[Moment]:
     return [*carried, *moments(story.turns)]
 
 
+def end_of(story: Story) -> datetime:
+    """Return when a life's workflow ended; if it has not, or its end is not in the histories, its last turn."""
+    return story.ended_at or (story.turns[-1].at if story.turns else story.runs[-1].began_at)
+
+
 def ledger_of(story: Story, now: datetime) -> Ledger:
     """Return the ledger of a life.
 

@@ -1,13 +1,14 @@
-"""A workload's whole life as text: its causes line by line, and the gaps in them. Pure."""
+"""A workload's whole life as text: its causes line by line, the gaps in them, and where its time went. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.common.render import table
-from holdfast.model import BudgetStatus
+from holdfast.model import BudgetStatus, format_duration
 from holdfast.model.life.history import History
+from holdfast.model.life.ledger import Account, Bucket, Charge, Ledger
 from holdfast.past.other import Comparison
 
 
@@ -29,6 +30,66 @@ def history(life: History) -> str:
     asked = f"asked for by {life.by}" if life.by else "who asked for it is unverified"
     lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}; {asked}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
+
+
+def ledger(counted: Ledger) -> str:
+    """List what a workload's time was spent on, then what each cause cost on each node, then notes."""
+    attempts = f"{counted.executions} attempt{'' if counted.executions == 1 else 's'}"
+    size = ", ".join((_pods(counted.pods), *(f"{amount} {name}" for name, amount in sorted(counted.devices.items()))))
+    over = f"ended {instant(counted.until)}" if counted.ended else f"goes on at {instant(counted.until)}"
+    head = f"{counted.name}  {_span(counted.age)} since {instant(counted.begun_at)}, {over}; {attempts} of {size}"
+    return "\n".join([head, *_time(counted.milliseconds, counted.goodput), *_charges(counted.charges), *_noted(counted)])
+
+
+def account(counted: Account) -> str:
+    """List what the time of several workloads was spent on, then causes, then the workloads, then notes."""
+    named = (("queue", counted.queue), ("node", counted.node), ("cause", counted.cause))
+    of = ", ".join(f"{what} {name}" for what, name in named if name)
+    if not counted.workloads:
+        return "\n".join([f"no time of any workload: {of}", *_noted(counted)])
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            _span(sum(one.milliseconds.values())),
+            _span(one.milliseconds[Bucket.PRODUCTIVE]),
+            _span(one.milliseconds[Bucket.LOST]),
+        )
+        for one in counted.workloads
+    ]
+    lines = [
+        f"{of}: {len(rows)} workload{'' if len(rows) == 1 else 's'}",
+        *_time(counted.milliseconds, counted.goodput),
+        *_charges(counted.charges),
+        "",
+        table(("WORKLOAD", "TIME", "PRODUCTIVE", "LOST"), rows),
+    ]
+    return "\n".join([*lines, *_noted(counted)])
+
+
+def _time(spent: Mapping[Bucket, int], goodput: float | None) -> list[str]:
+    whole = sum(spent.values()) or 1
+    rows = [(bucket.value, _span(length), f"{100 * length / whole:.1f} %") for bucket, length in spent.items()]
+    good = f"goodput {100 * goodput:.1f} % of the time neither queued nor suspended" if goodput is not None else ""
+    return ["", table(("BUCKET", "TIME", "SHARE"), rows), *([good] if good else [])]
+
+
+def _charges(charges: Sequence[Charge]) -> list[str]:
+    if not charges:
+        return []
+    rows = [(one.cause, one.node or "-", one.bucket.value, _span(one.milliseconds)) for one in charges]
+    return ["", table(("CAUSE", "NODE", "BUCKET", "TIME"), rows)]
+
+
+def _noted(counted: Ledger | Account) -> list[str]:
+    return [f"note: {note}" for note in counted.notes]
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _span(milliseconds: int) -> str:
+    return format_duration(timedelta(milliseconds=milliseconds))
 
 
 def instant(at: datetime) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from holdfast.model.base import Time
 from holdfast.model.life.history import Exported
 
-_MILLISECOND = timedelta(milliseconds=1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NAMED: Final = 3
+"""How many workloads a note names."""
 
 
 class Bucket(StrEnum):
@@ -67,6 +70,35 @@ class Charge(Exported):
     milliseconds: int
 
 
+class Share(Exported):
+    """The part of one workload in an account."""
+
+    name: str
+    namespace: str
+    cluster: str
+    uid: str
+    milliseconds: dict[Bucket, int]
+
+
+class Account(Exported):
+    """The ledgers of several workloads together, or the part of them that one node or one cause has."""
+
+    queue: str = ""
+    """Only workloads of this queue; empty: of any."""
+    node: str = ""
+    """Only time that is the price of failures on this node; empty: all time."""
+    cause: str = ""
+    """Only time that is the price of this cause; empty: all time."""
+    milliseconds: dict[Bucket, int]
+    goodput: float | None = None
+    """As in a ledger; None if only one node or one cause is counted."""
+    charges: tuple[Charge, ...] = ()
+    workloads: tuple[Share, ...] = ()
+    """Those that have any of this time, the largest first."""
+    notes: tuple[str, ...] = ()
+    """What is left out, and how it was counted where a history does not know."""
+
+
 class Ledger(Exported):
     """Where a workload's time went: `milliseconds` of all buckets add up to `age`, exactly."""
 
@@ -98,6 +130,55 @@ class Ledger(Exported):
     spans: tuple[Span, ...] = ()
     notes: tuple[str, ...] = ()
     """How it was counted where the history does not know."""
+
+
+def together(
+    ledgers: Iterable[Ledger], *, queue: str = "", node: str = "", cause: str = "", notes: tuple[str, ...] = ()
+) -> Account:
+    """Return the account of several ledgers.
+
+    Args:
+        ledgers: The ledgers, of workloads of the queue, if one is named.
+        queue: The queue; empty: any.
+        node: Only time with this node; empty: all time.
+        cause: Only time with this cause; empty: all time.
+        notes: What is left out.
+    """
+    shares: list[Share] = []
+    spans: list[Span] = []
+    said: dict[str, list[str]] = {}
+    for ledger in ledgers:
+        mine = [one for one in ledger.spans if node in {"", one.node} and cause in {"", one.cause}]
+        if not mine:
+            continue
+        spans += mine
+        shares.append(
+            Share(
+                name=ledger.name,
+                namespace=ledger.namespace,
+                cluster=ledger.cluster,
+                uid=ledger.uid,
+                milliseconds=totals(mine),
+            )
+        )
+        for note in ledger.notes:
+            said.setdefault(note, []).append(f"{ledger.namespace}/{ledger.name}")
+    total = totals(spans)
+    shares.sort(key=lambda one: (-sum(one.milliseconds.values()), one.cluster, one.namespace, one.name))
+    return Account(
+        queue=queue,
+        node=node,
+        cause=cause,
+        milliseconds=total,
+        goodput=None if node or cause else goodput(total),
+        charges=charges(spans),
+        workloads=tuple(shares),
+        notes=(*notes, *(f"{_some(who)}: {note}" for note, who in said.items())),
+    )
+
+
+def _some(who: list[str]) -> str:
+    return ", ".join(who[:_NAMED]) + (f" and {len(who) - _NAMED} more" if len(who) > _NAMED else "")
 
 
 def milliseconds(begin: datetime, end: datetime) -> int:

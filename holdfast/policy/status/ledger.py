@@ -44,10 +44,10 @@ def spans_of(begin: datetime, moments: Iterable[Moment], end: datetime) -> tuple
         moments: Its states, oldest first. An earlier time than that of the moment before counts as the same time.
         end: Up to when to count a life that has not ended.
     """
-    book = _Book(_whole(begin))
+    book = _Book(whole(begin))
     for moment in moments:
         book.take(moment)
-    return book.close(_whole(end))
+    return book.close(whole(end))
 
 
 def bucket_of(spec: Workload, state: State) -> Bucket | None:
@@ -133,7 +133,7 @@ class _Book:
     def take(self, moment: Moment) -> None:
         """Add a moment."""
         _, spec, state = moment
-        self._advance(max(_whole(moment.at), self.at))
+        self._advance(max(whole(moment.at), self.at))
         self._follow_pods(spec, state)
         bucket = bucket_of(spec, state)
         if bucket is Bucket.DETECTING:
@@ -215,14 +215,14 @@ class _Book:
         failed = failure.time if death is None else min(failure.time, death.time)
         self.cause, self.node = _blamed(failure)
         if self.up_since is not None:
-            self._change(self.up_since, _whole(failed), _RAN, Bucket.DETECTING, self.cause, self.node)
+            self._change(self.up_since, whole(failed), _RAN, Bucket.DETECTING, self.cause, self.node)
 
     def _settle(self) -> None:
         """Correct the productive time since the last save of pods that have gone: it was lost."""
         loss, self.loss = self.loss, None
         if loss is None or self.last is None:
             return
-        saved = _whole(self.last.saved.at) if self.last.saved is not None else _NEVER
+        saved = whole(self.last.saved.at) if self.last.saved is not None else _NEVER
         self._change(loss.first, saved, {Bucket.PRODUCTIVE}, Bucket.LOST, loss.cause, loss.node)
 
     def _change(
@@ -255,7 +255,7 @@ def _blamed(failure: Failure) -> tuple[str, str]:
     return failure.cls.value, node
 
 
-def _whole(at: datetime) -> datetime:
+def whole(at: datetime) -> datetime:
     """Return an instant without parts of a millisecond."""
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
