@@ -9,6 +9,7 @@ from holdfast.cli.common.render import table
 from holdfast.model import BudgetStatus, format_duration
 from holdfast.model.life.history import History
 from holdfast.model.life.ledger import Account, Bucket, Charge, Ledger
+from holdfast.past.cost import Costs
 from holdfast.past.other import Comparison
 
 
@@ -115,7 +116,35 @@ def comparison(result: Comparison) -> str:
     parted = next((index for index, point in enumerate(result.points) if point.verdict != "same"), None)
     if parted is not None:
         lines.insert(parted + 2, _PARTED)
-    return "\n".join([*lines, "", f"{result.name}  {result.end}", *(f"note: {note}" for note in result.notes)])
+    notes = [f"note: {note}" for note in result.notes]
+    return "\n".join([*lines, "", f"{result.name}  {result.end}", "", *_costs(result.costs), *notes])
+
+
+def _costs(costs: Costs) -> list[str]:
+    """List what both policies cost, by the ledger: the rows that are not nothing for both."""
+    real, other = costs.real, costs.other
+    more = other.attempts - real.attempts
+    rows = [("attempts", str(real.attempts), str(other.attempts), f"{more:+d}" if more else "0")]
+    for bucket in Bucket:
+        spent, mine = real.milliseconds[bucket], other.milliseconds[bucket]
+        if spent or mine:
+            rows.append((bucket.value, _span(spent), _span(mine), _more(mine - spent)))
+    for name, spent in real.idle_hours.items():
+        mine = other.idle_hours[name]
+        rows.append((f"{name.removesuffix('s')}-hours idle", f"{spent:.3f}", f"{mine:.3f}", f"{mine - spent:+.3f}"))
+    end, mine = real.to_end, other.to_end
+    sooner = _more(mine - end) if end is not None and mine is not None else "-"
+    rows.append(("time to the end", _known(end), _known(mine), sooner))
+    until = f", up to {instant(costs.known_until)}: what came then is not known" if costs.known_until else ""
+    return [f"what it cost{until}", table(("", "REALLY", "OTHER POLICY", "DIFFERENCE"), rows)]
+
+
+def _known(milliseconds: int | None) -> str:
+    return _span(milliseconds) if milliseconds is not None else "not known"
+
+
+def _more(milliseconds: int) -> str:
+    return ("+" if milliseconds > 0 else "") + _span(milliseconds)
 
 
 _PARTED = "--- from here reality took another way: each point is judged as it really came, only budgets go on ---"
