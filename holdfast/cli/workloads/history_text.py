@@ -39,7 +39,8 @@ def ledger(counted: Ledger) -> str:
     size = ", ".join((_pods(counted.pods), *(f"{amount} {name}" for name, amount in sorted(counted.devices.items()))))
     over = f"ended {instant(counted.until)}" if counted.ended else f"goes on at {instant(counted.until)}"
     head = f"{counted.name}  {_span(counted.age)} since {instant(counted.begun_at)}, {over}; {attempts} of {size}"
-    return "\n".join([head, *_time(counted.milliseconds, counted.goodput), *_charges(counted.charges), *_noted(counted)])
+    head += _good(counted.goodput)
+    return "\n".join([head, *_time(counted.milliseconds), *_charges(counted.charges), *_noted(counted)])
 
 
 def account(counted: Account) -> str:
@@ -47,7 +48,7 @@ def account(counted: Account) -> str:
     named = (("queue", counted.queue), ("node", counted.node), ("cause", counted.cause))
     of = ", ".join(f"{what} {name}" for what, name in named if name)
     if not counted.workloads:
-        return "\n".join([f"no time of any workload: {of}", *_noted(counted)])
+        return "\n".join([f"{of}: no time of any workload", *_noted(counted)])
     rows = [
         (
             f"{one.namespace}/{one.name}",
@@ -58,8 +59,8 @@ def account(counted: Account) -> str:
         for one in counted.workloads
     ]
     lines = [
-        f"{of}: {len(rows)} workload{'' if len(rows) == 1 else 's'}",
-        *_time(counted.milliseconds, counted.goodput),
+        f"{of}: {len(rows)} workload{'' if len(rows) == 1 else 's'}{_good(counted.goodput)}",
+        *_time(counted.milliseconds),
         *_charges(counted.charges),
         "",
         table(("WORKLOAD", "TIME", "PRODUCTIVE", "LOST"), rows),
@@ -67,11 +68,14 @@ def account(counted: Account) -> str:
     return "\n".join([*lines, *_noted(counted)])
 
 
-def _time(spent: Mapping[Bucket, int], goodput: float | None) -> list[str]:
+def _good(goodput: float | None) -> str:
+    return f"; goodput {100 * goodput:.1f} %" if goodput is not None else ""
+
+
+def _time(spent: Mapping[Bucket, int]) -> list[str]:
     whole = sum(spent.values()) or 1
     rows = [(bucket.value, _span(length), f"{100 * length / whole:.1f} %") for bucket, length in spent.items()]
-    good = f"goodput {100 * goodput:.1f} % of the time neither queued nor suspended" if goodput is not None else ""
-    return ["", table(("BUCKET", "TIME", "SHARE"), rows), *([good] if good else [])]
+    return ["", table(("BUCKET", "TIME", "SHARE"), rows)]
 
 
 def _charges(charges: Sequence[Charge]) -> list[str]:
