@@ -1,4 +1,4 @@
-"""What another policy would have cost or saved, by the ledger: the real life with the other policy's times (row P6). Pure.
+"""Counts what another policy would have cost: the real life with the other policy's times (row P6). Pure.
 
 Where the other policy decides earlier or later, the time before that decision is shorter or longer, and all that
 follows takes as long as it really did. Where it ends the workload, its life ends there. Where it takes another way that
@@ -117,9 +117,7 @@ def _ending(moments: Sequence[Moment], stop: Change, ends: State) -> list[Moment
     return ending
 
 
-def _time(
-    begin: datetime, moments: Sequence[Moment], until: datetime, changes: Sequence[Change]
-) -> dict[Bucket, int]:
+def _time(begin: datetime, moments: Sequence[Moment], until: datetime, changes: Sequence[Change]) -> dict[Bucket, int]:
     """Return the milliseconds of each bucket, if decisions come earlier or later than they did."""
     spans = spans_of(begin, moments, until)
     total = totals(spans)

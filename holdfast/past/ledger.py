@@ -85,7 +85,7 @@ def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
     if story.runs[0].previous_run_id:
         yield "Its life began earlier: Temporal no longer keeps its first runs, and they are not counted."
     for text in story.contradictions[:1]:
-        yield f"Another release lived it, and decided otherwise ({text}): what was known last counts until the next run."
+        yield f"Another release lived it, and decided otherwise ({text}): the last known state counts until the next run."
 
 
 def saves(spec: Workload) -> bool:

@@ -249,7 +249,9 @@ def test_version_names_what_matters_in_a_bug_report() -> None:
 
 
 def test_every_command_of_ux_is_there() -> None:
-    wanted = "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history goodput"
+    wanted = (
+        "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history goodput"
+    )
     wanted += " strip-finalizers extend scale"
     text = run("--help").output
     for command in [*wanted.split(), "namespace", "worker", "dev", "demo", "version"]:

@@ -90,7 +90,9 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
             return name.partition("/")[2] in (await run("list", "--phase", "succeeded", "-n", "research")).stdout
 
         await until(listed, 30, "it is listed")
-        account = json.loads((await run("goodput", "--cause", "SuspendRequested", "-n", "research", "-o", "json")).stdout)
+        account = json.loads(
+            (await run("goodput", "--cause", "SuspendRequested", "-n", "research", "-o", "json")).stdout
+        )
         assert name.partition("/")[2] in [one["name"] for one in account["workloads"]]
         assert account["milliseconds"]["suspended"] >= ledger["milliseconds"]["suspended"]
         assert f"{name} Succeeded" in (await run("cancel", name, "--wait")).stdout

@@ -135,7 +135,9 @@ def test_a_workload_submitted_suspended_is_suspended_from_the_start():
 
 
 def test_devices_and_pods_are_those_that_the_queue_counts():
-    spec = document("pods", **{"command: [train]": "command: [train], resources: {limits: {nvidia.com/gpu: 4, cpu: 2}}"})
+    spec = document(
+        "pods", **{"command: [train]": "command: [train], resources: {limits: {nvidia.com/gpu: 4, cpu: 2}}"}
+    )
     ledger = happened(spec, "attempt: 1, at: 1m, succeed: {}")
     assert (ledger.pods, ledger.devices) == (2, {"nvidia.com/gpu": 8})
 

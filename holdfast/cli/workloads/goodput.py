@@ -81,9 +81,7 @@ def _of_files(history: list[str], namespace: str | None, place: Place) -> Ledger
     return ledger_of(story, end_of(story))
 
 
-async def _together(
-    namespace: str | None, queue: str, node: str, cause: str, limit: int, place: Place
-) -> Account:
+async def _together(namespace: str | None, queue: str, node: str, cause: str, limit: int, place: Place) -> Account:
     async with session(place) as holdfast:
         return await holdfast.account(namespace=namespace, queue=queue, node=node, cause=cause, limit=limit)
 

@@ -103,6 +103,9 @@ class _Piece(NamedTuple):
     node: str
 
 
+_BEFORE: Final = _Piece(Bucket.QUEUED, 0, "", "")
+
+
 @dataclass(slots=True)
 class _Loss:
     """Pods that went without success: what they did after the last save is lost."""
@@ -118,7 +121,7 @@ class _Book:
     """The spans so far, and the piece that is not closed yet."""
 
     at: datetime
-    piece: _Piece = _Piece(Bucket.QUEUED, 0, "", "")
+    piece: _Piece = _BEFORE
     spans: list[Span] = field(default_factory=list[Span])
     cause: str = ""
     """What the time is the price of, until the workload is productive again."""
@@ -160,9 +163,7 @@ class _Book:
             bucket, attempt, cause, node = self.piece
             # What is kept after an end counts only if a person has it retried: until then it was held.
             self.spans.append(
-                Span(
-                    bucket=bucket or Bucket.SUSPENDED, begin=self.at, end=at, attempt=attempt, cause=cause, node=node
-                )
+                Span(bucket=bucket or Bucket.SUSPENDED, begin=self.at, end=at, attempt=attempt, cause=cause, node=node)
             )
         self.at = at
 

@@ -1,4 +1,4 @@
-"""`holdfast goodput`, and the end of `holdfast simulate --history`, as they are typed: on recorded histories, no server."""
+"""`holdfast goodput`, and the end of `holdfast simulate --history`: on recorded histories, without a server."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -40,7 +41,7 @@ def test_P5_the_buckets_of_any_life_add_up_to_its_age(spec: Workload, seed: int)
     play = lived(spec, seed)
     spans = counted(play)
     assert spans[0].begin == START
-    assert all(one.end == other.begin for one, other in zip(spans, spans[1:], strict=False))
+    assert all(one.end == other.begin for one, other in pairwise(spans))
     assert all(one.begin < one.end and one.milliseconds > 0 for one in spans)
     assert sum(totals(spans).values()) == milliseconds(START, spans[-1].end)
     if play.flow.state.outcome is None:
