@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from holdfast.model import Kind, Workload
+from holdfast.model import Kind
 from holdfast.model.entities.queue import PODS
 from holdfast.model.life.ledger import Bucket, Ledger, Span, charges, goodput, milliseconds, totals
 from holdfast.past.life import Turn
@@ -75,7 +75,7 @@ def ledger_of(story: Story, now: datetime) -> Ledger:
 
 
 def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
-    if not saves(story.spec) and any(span.bucket is Bucket.LOST for span in spans):
+    if story.spec.checkpoint is None and any(span.bucket is Bucket.LOST for span in spans):
         yield (
             "It declares no checkpoint, so every restart counts as one from the beginning: what it had done is lost. "
             "If the program saves by itself, less was lost."
@@ -85,9 +85,4 @@ def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
     if story.runs[0].previous_run_id:
         yield "Its life began earlier: Temporal no longer keeps its first runs, and they are not counted."
     for text in story.contradictions[:1]:
-        yield f"Another release lived it, and decided otherwise ({text}): the last known state counts until the next run."
-
-
-def saves(spec: Workload) -> bool:
-    """Whether the history of a workload knows what was saved."""
-    return spec.checkpoint is not None
+        yield f"Another release lived it, and decided otherwise ({text}): the last known state counts until a next run."

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.model import Kind, Workload
+from holdfast.model import Action, ActionKind, Component, Kind, Replacement, Workload
 from holdfast.model.life.ledger import Bucket, Ledger
 from holdfast.past import Story, story_of
 from holdfast.past.ledger import ledger_of
@@ -111,6 +111,38 @@ def test_what_a_service_has_served_is_not_lost_and_the_ledger_says_so():
     assert counted(served).milliseconds[Bucket.LOST] == 0
     assert "It is a service" in counted(served).notes[0]
     assert "declares no checkpoint" in counted(story).notes[0]
+
+
+def test_a_workload_goes_on_without_pods_whose_failure_its_rules_ignore():
+    spec = document("pods")
+    policy = spec.policy.model_copy(update={"rules": (), "default": Action(kind=ActionKind.IGNORE)})
+    ledger = happened(
+        spec.model_copy(update={"policy": policy}),
+        "attempt: 1, at: 1m, fail: {component: one, exitCode: 1}",
+        "attempt: 1, at: 5m, cancel: {}",
+    )
+    assert told(ledger) == "starting 10 productive 300 removing 5"
+
+
+def test_a_component_alone_that_is_made_again_loses_nothing_and_all_together_lose_what_they_did():
+    spec = document("pods")
+    again = Replacement(failed=True, backoff=timedelta(seconds=30))
+    policy = spec.policy.model_copy(update={"replacement": again})
+    spec = spec.model_copy(update={"policy": policy})
+    fails = [f"attempt: 1, at: {at}, fail: {{component: one, exitCode: 1}}" for at in ("1m", "75s")]
+    alone = happened(spec, *fails, "attempt: 1, at: 5m, cancel: {}")
+    waits = "productive 5 detecting 15"  # The second time it waits for the back-off, since the first one.
+    assert told(alone) == f"starting 10 productive 60 starting 10 {waits} starting 10 productive 200 removing 5"
+    assert {(one.cause, one.node) for one in alone.spans if one.bucket is Bucket.DETECTING} == {("App", "node-1")}
+    both = happened(spec, "attempt: 1, at: 1m, fail: {pods: all, exitCode: 1}", "attempt: 1, at: 5m, cancel: {}")
+    assert told(both) == "starting 10 lost 60 starting 10 productive 230 removing 5"
+
+
+def test_a_workload_without_pods_loses_nothing_while_it_lives():
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    spec = document("pods").model_copy(update={"components": (Component(name="settings", template=template),)})
+    ledger = happened(spec, "at: 5m, cancel: {}")
+    assert ledger.milliseconds[Bucket.LOST] == 0
 
 
 def test_what_a_person_cancels_is_not_lost():

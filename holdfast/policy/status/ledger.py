@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from holdfast.model import Failure, Kind, OperationKind, Parking, Phase, Reason, Stage, State, Workload
+from holdfast.model import ActionKind, Failure, Kind, OperationKind, Parking, Phase, Reason, Stage, State, Workload
 from holdfast.model.life.ledger import Bucket, Span
 from holdfast.policy.attempt.health import LIVE, REMOVING, current, not_ready
 from holdfast.policy.attempt.scale import is_at_nothing
+from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.sides.staging import is_staging
 from holdfast.policy.values.edit import edit
 
@@ -69,9 +70,16 @@ def bucket_of(spec: Workload, state: State) -> Bucket | None:
         return Bucket.DETECTING
     if attempt.ready_at is None or state.phase is not Phase.RUNNING or attempt.making:
         return Bucket.STARTING
-    if not_ready(spec, state):
-        return Bucket.DETECTING if _failure_in(state) is not None else Bucket.STARTING
-    return Bucket.PRODUCTIVE
+    if not_ready(spec, state) <= _ignored(state):
+        return Bucket.PRODUCTIVE
+    return Bucket.DETECTING if _failure_in(state) is not None else Bucket.STARTING
+
+
+def _ignored(state: State) -> int:
+    """Return how many failed pods its rules ignore, so that it goes on without them."""
+    seen = current(state)
+    failures = seen.failures if seen is not None else ()
+    return sum(rule_on(state.policy, one).action.kind is ActionKind.IGNORE for one in failures)
 
 
 def _failure_in(state: State) -> Failure | None:
@@ -248,7 +256,7 @@ def _is_anew(spec: Workload, before: State, after: State) -> bool:
     if new.number != old.number:
         return True
     again = {name for name, launch in new.launches.items() if launch > old.launches.get(name, 0)}
-    return again >= {one.name for one in spec.components if one.expected_pods}
+    return bool(again) and again >= {one.name for one in spec.components if one.expected_pods}
 
 
 def _blamed(failure: Failure) -> tuple[str, str]:
