@@ -133,7 +133,7 @@ def test_a_component_alone_that_is_made_again_loses_nothing_and_all_together_los
     alone = happened(spec, *fails, "attempt: 1, at: 5m, cancel: {}")
     waits = "productive 5 detecting 15"  # The second time it waits for the back-off, since the first one.
     assert told(alone) == f"starting 10 productive 60 starting 10 {waits} starting 10 productive 200 removing 5"
-    assert {(one.cause, one.node) for one in alone.spans if one.bucket is Bucket.DETECTING} == {("App", "node-1")}
+    assert {(one.cause, one.node) for one in alone.spans if one.bucket is Bucket.DETECTING} == {("App", "node-4")}
     both = happened(spec, "attempt: 1, at: 1m, fail: {pods: all, exitCode: 1}", "attempt: 1, at: 5m, cancel: {}")
     assert told(both) == "starting 10 lost 60 starting 10 productive 230 removing 5"
 
