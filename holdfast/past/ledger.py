@@ -61,7 +61,7 @@ def ledger_of(story: Story, now: datetime) -> Ledger:
         queue=story.spec.queue,
         begun_at=spans[0].begin if spans else story.runs[0].began_at,
         until=spans[-1].end if spans else story.runs[0].began_at,
-        ended=story.ended_at is not None or kept,
+        ended=kept or (story.ended_at is not None and not _goes_on(story)),
         age=milliseconds(spans[0].begin, spans[-1].end) if spans else 0,
         milliseconds=total,
         goodput=goodput(total),
@@ -74,6 +74,11 @@ def ledger_of(story: Story, now: datetime) -> Ledger:
     )
 
 
+def _goes_on(story: Story) -> bool:
+    """Whether the last run was continued by one that is not in the histories."""
+    return bool(story.runs[-1].next_run_id)
+
+
 def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
     if story.spec.checkpoint is None and any(span.bucket is Bucket.LOST for span in spans):
         yield (
@@ -84,5 +89,7 @@ def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
         yield "It is a service: a restart loses nothing of what it has served."
     if story.runs[0].previous_run_id:
         yield "Its life began earlier: Temporal no longer keeps its first runs, and they are not counted."
+    if _goes_on(story):
+        yield "Its life went on: the next run is not among the histories, and it is counted up to there."
     for text in story.contradictions[:1]:
         yield f"Another release lived it, and decided otherwise ({text}): the last known state counts until a next run."

@@ -272,14 +272,14 @@ class _Other:
         cost, ends = self._later(failure) if failure is not None else ("", False)
         self.unknown = self.unknown or (failure is not None and ends != isinstance(real.decision, Fail))
         if isinstance(other, Wait):
-            shift = other.until - at
-            if failure is not None and taken.before.unhealthy is None:
-                self.changes.append(Change(at, real.before, unknown=True))  # To the other policy it is none yet.
-            elif failure is not None and ends and isinstance(real.decision, Restart):
+            shift, fails = other.until - at, isinstance(real.decision, Fail)
+            if failure is not None and (taken.before.unhealthy is None or (fails and not ends)):
+                # To the other policy it is no failure yet, or it would have restarted what really ended.
+                self.changes.append(Change(at, real.before, unknown=True))
+            elif failure is not None and ends and not fails:
                 self.changes.append(Change(at, real.before, shift, ends=_failed(real.before, failure)))
             else:
-                unknown = failure is not None and ends != isinstance(real.decision, Fail)
-                self.changes.append(Change(at, real.before, shift, unknown=unknown))
+                self.changes.append(Change(at, real.before, shift))
             text = f"not before {other.until:%H:%M:%S} ({other.why})"
             healed = "; whether it would have healed by then is not known" if failure is not None else ""
             self._add(at, real.after, _said(real), text, "later", f"{cost}{healed}".removeprefix("; "))

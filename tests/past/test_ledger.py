@@ -198,6 +198,14 @@ async def test_a_life_whose_beginning_is_no_longer_kept_is_counted_from_there_on
     assert any("no longer keeps" in note for note in rest.notes)
 
 
+async def test_a_life_whose_last_runs_are_missing_has_not_ended():
+    kept = await runs("continue-as-new")
+    ledger = counted(story_of(kept[:1]))
+    assert not ledger.ended
+    assert sum(ledger.milliseconds.values()) == ledger.age
+    assert any("the next run is not among the histories" in note for note in ledger.notes)
+
+
 async def test_a_workload_that_runs_is_counted_up_to_now():
     found = await story("reset")
     task = next(index for index, turn in enumerate(found.turns) if turn.after.phase.value == "Running")

@@ -135,7 +135,9 @@ def _costs(costs: Costs) -> list[str]:
             rows.append((bucket.value, _span(spent), _span(mine), _more(mine - spent)))
     for name, spent in real.idle_hours.items():
         mine = other.idle_hours[name]
-        rows.append((f"{name.removesuffix('s')}-hours idle", f"{spent:.3f}", f"{mine:.3f}", f"{mine - spent:+.3f}"))
+        hours = round(mine - spent, 3)
+        what = f"{name.removesuffix('s')}-hours idle"
+        rows.append((what, f"{spent:.3f}", f"{mine:.3f}", f"{hours:+.3f}" if hours else "0"))
     end, mine = real.to_end, other.to_end
     sooner = _more(mine - end) if end is not None and mine is not None else "-"
     rows.append(("time to the end", _known(end), _known(mine), sooner))

@@ -99,7 +99,7 @@ def test_P6_a_comparison_ends_with_what_both_policies_cost() -> None:
         "detecting 0.085s 0.043s -0.042s",
         "removing 0.084s 0.043s -0.041s",
         "pausing 3.016s 1.002s -2.014s",
-        "pod-hours idle 0.000 0.000 -0.000",
+        "pod-hours idle 0.000 0.000 0",
         "time to the end 3.56s 1.308s -2.252s",
     ]
 
