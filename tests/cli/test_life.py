@@ -94,6 +94,8 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
             (await run("goodput", "--cause", "SuspendRequested", "-n", "research", "-o", "json")).stdout
         )
         assert name.partition("/")[2] in [one["name"] for one in account["workloads"]]
+        newest = json.loads((await run("goodput", "--cause", "Completed", "--limit", "1", "-o", "json")).stdout)
+        assert newest["notes"][0] == "Only the newest 1 workloads are counted."
         (suspended,) = (one for one in ledger["charges"] if one["cause"] + one["bucket"] == "SuspendRequestedsuspended")
         assert account["milliseconds"]["suspended"] >= suspended["milliseconds"] > 0
         assert f"{name} Succeeded" in (await run("cancel", name, "--wait")).stdout

@@ -11,6 +11,7 @@ from holdfast.past.other import compared
 from holdfast.past.policies import with_settings
 from tests.past.recorded import NAMES, story
 from tests.past.test_simulated_lives import document, lived, script
+from tests.simulation.cases import CASES, Case
 
 
 def other(spec: Workload, **settings: str) -> Workload:
@@ -28,6 +29,15 @@ async def test_P6_the_policy_in_force_costs_what_happened(name: str):
     assert result.real.milliseconds == ledger.milliseconds
     assert result.real.attempts == ledger.executions
     assert result.real.to_end == ledger.age
+
+
+@pytest.mark.row("P6", level="pure")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_P6_the_policy_in_force_costs_what_happened_in_simulated_lives(case: Case):
+    real = lived(case.workload(), script(case.name))
+    result = compared(real, real.spec.policy).costs
+    assert result.other == result.real
+    assert result.real.milliseconds == ledger_of(real, end_of(real)).milliseconds
 
 
 @pytest.mark.row("P6", level="pure")
