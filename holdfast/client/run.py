@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import (
@@ -36,6 +36,7 @@ from holdfast.model.gang.orders import GangStatus
 from holdfast.model.life.history import History
 
 if TYPE_CHECKING:
+    from holdfast.model.life.ledger import Ledger
     from holdfast.past import Story
     from holdfast.policy.loop.change import ComponentsChange, PolicyChange
     from holdfast.policy.values.addressee import Addressed
@@ -209,6 +210,19 @@ class Run:
         from holdfast.past import history_of
 
         return history_of(await self.story())
+
+    async def ledger(self) -> Ledger:
+        """Return what its time was spent on, up to now: each millisecond of its life in exactly one bucket (row P5).
+
+        This reads Temporal's record alone, as `history` does.
+
+        Raises:
+            WorkloadNotFound: if Temporal no longer knows it.
+            NotReachable: if Temporal does not answer.
+        """
+        from holdfast.past import ledger_of
+
+        return ledger_of(await self.story(), datetime.now(UTC))
 
     async def workload(self) -> Workload:
         """Return the workload as submitted. This reads Temporal's record alone; later changes are not included."""

@@ -32,10 +32,13 @@ from holdfast.model import NodeBook, Phase, Workload
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Graph
 from holdfast.model.entities.queue import Queue
+from holdfast.model.life.ledger import Account, Ledger, together
 from holdfast.model.selector import Selector
 
 _SETTLING: Final = 0.05
 _PAGE: Final = 1000
+_HISTORIES: Final = 8
+"""How many histories are read at the same time."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +257,46 @@ class Holdfast:
                 found += 1
                 if found == limit:
                     return
+
+    async def account(
+        self,
+        *,
+        cluster: str | None = None,
+        namespace: str | None = None,
+        queue: str = "",
+        node: str = "",
+        cause: str = "",
+        limit: int = 100,
+    ) -> Account:
+        """Return what the time of a cluster's newest workloads was spent on, together (row P5).
+
+        This reads the whole history of each.
+
+        Args:
+            cluster: The cluster; by default the session's.
+            namespace: Only workloads of this Kubernetes namespace.
+            queue: Only workloads of this queue.
+            node: Only time that is the price of failures on this node.
+            cause: Only time that is the price of this failure class or reason.
+            limit: The highest number of workloads. The notes say whether there are more, and whose history is unread.
+        """
+        within = self.require_cluster(cluster)
+        listed = self.list(cluster=within, namespace=namespace, queue=queue or None, limit=limit + 1)
+        found = [one async for one in listed]
+        notes = [f"Only the newest {limit} workloads are counted."] if len(found) > limit else []
+        turns = asyncio.Semaphore(_HISTORIES)
+
+        async def of(one: Summary) -> Ledger | None:
+            async with turns:
+                try:
+                    return await Run(self.client, self.place, one.workflow_id, one.uid, one.run_id).ledger()
+                except HoldfastError as error:
+                    notes.append(f"{one.namespace}/{one.name} is left out: {error}")
+                    return None
+
+        ledgers = await asyncio.gather(*map(of, found[:limit]))
+        counted = [one for one in ledgers if one is not None]
+        return together(counted, queue=queue, node=node, cause=cause, notes=tuple(notes))
 
     def require_cluster(self, cluster: str | None = None) -> str:
         """Return the given cluster, or the session's.

@@ -2,7 +2,8 @@
 
 from holdfast.past.decode import read_run
 from holdfast.past.export import history_of
+from holdfast.past.ledger import ledger_of
 from holdfast.past.story import Story, story_of
 from holdfast.past.tasks import Run
 
-__all__ = ["Run", "Story", "history_of", "read_run", "story_of"]
+__all__ = ["Run", "Story", "history_of", "ledger_of", "read_run", "story_of"]

@@ -21,12 +21,14 @@ from holdfast.model import (
     Phase,
     Policy,
     Scope,
+    Stage,
     State,
     Time,
     Unhealthy,
     Workload,
     format_duration,
 )
+from holdfast.past.cost import Change, Costs, costs
 from holdfast.past.life import Turn
 from holdfast.past.story import Story
 from holdfast.policy.attempt.health import LIVE, current, pause_of, timings
@@ -84,6 +86,8 @@ class Comparison(Model):
     other_outcome: Phase | None = None
     """None if unknown: the real workload ended where the other policy would have continued, or has not ended."""
     end: str
+    costs: Costs
+    """What both cost, by the ledger (row P6)."""
     notes: tuple[str, ...] = ()
 
 
@@ -124,6 +128,10 @@ class _Other:
     remade: dict[str, int] = field(default_factory=dict[str, int])
     """Components that only the other policy has replaced in the attempt below, each with the index of its point."""
     points: list[Point] = field(default_factory=list[Point])
+    changes: list[Change] = field(default_factory=list[Change])
+    """Where its course takes another time than the real one, or another way."""
+    open: dict[int, Change] = field(default_factory=dict[int, Change])
+    """For points that reality has not reached yet: what they come to if it never does."""
     parted: datetime | None = None
     failed: datetime | None = None
     unknown: bool = False
@@ -253,6 +261,7 @@ class _Other:
         if not same:
             self._part(at)
             note = _words_of_failure(taken.decision)
+            self._ends_or_parts(at, real.before, taken)
         self._add(at, real.after, _said(real), _said(taken), _SAME if same else "instead", note)
 
     def _only_real(self, at: datetime, real: Taken, taken: Taken) -> None:
@@ -263,10 +272,19 @@ class _Other:
         cost, ends = self._later(failure) if failure is not None else ("", False)
         self.unknown = self.unknown or (failure is not None and ends != isinstance(real.decision, Fail))
         if isinstance(other, Wait):
+            shift, fails = other.until - at, isinstance(real.decision, Fail)
+            if failure is not None and (taken.before.unhealthy is None or (fails and not ends)):
+                # To the other policy it is no failure yet, or it would have restarted what really ended.
+                self.changes.append(Change(at, real.before, unknown=True))
+            elif failure is not None and ends and not fails:
+                self.changes.append(Change(at, real.before, shift, ends=_failed(real.before, failure)))
+            else:
+                self.changes.append(Change(at, real.before, shift))
             text = f"not before {other.until:%H:%M:%S} ({other.why})"
             healed = "; whether it would have healed by then is not known" if failure is not None else ""
             self._add(at, real.after, _said(real), text, "later", f"{cost}{healed}".removeprefix("; "))
         else:
+            self.changes.append(Change(at, real.before, unknown=True))
             self._add(at, real.after, _said(real), "", "not at all", getattr(other, "why", ""))
 
     def _later(self, failure: Failure) -> tuple[str, bool]:
@@ -302,6 +320,11 @@ class _Other:
         """Record that only the other policy acts now."""
         self._part(at)
         self._charge(taken, at)
+        if isinstance(taken.decision, Fail):
+            self.changes.append(Change(at, taken.before, failed=taken.decision.failure.time, ends=taken.after))
+        elif not isinstance(taken.decision, Release):
+            failed = taken.decision.failure.time if isinstance(taken.decision, Restart) else None
+            self.open[len(self.points)] = Change(at, taken.before, failed=failed, unknown=True)
         if isinstance(taken.decision, Replace):
             self.remade |= dict.fromkeys(taken.decision.components, len(self.points))
         else:
@@ -341,7 +364,9 @@ class _Other:
             self._healed(turn.at, point)
 
     def _come(self, at: datetime, real: Taken, index: int, *, same: bool) -> None:
-        point = self.points[index]
+        point, early = self.points[index], self.open.pop(index, None)
+        if early is not None:
+            self.changes.append(Change(at, real.before, early.at - at, early.failed) if same else early)
         text = f"{_said(real)} at {at:%H:%M:%S}, {format_duration(_whole(at, point.at))} after"
         text, verdict = f"{point.real}; {text}".removeprefix("; "), "earlier" if same else "instead"
         self.points[index] = edit(point, real=text, verdict=verdict, budgets=budgets_of(real.after, at))
@@ -349,6 +374,10 @@ class _Other:
     def _healed(self, at: datetime, index: int) -> None:
         point = self.points[index]
         self.points[index] = edit(point, real=f"{point.real}; healed at {at:%H:%M:%S}".removeprefix("; "))
+
+    def _ends_or_parts(self, at: datetime, before: State, taken: Taken) -> None:
+        failed = isinstance(taken.decision, Fail)
+        self.changes.append(Change(at, before, ends=taken.after if failed else None, unknown=not failed))
 
     def _part(self, at: datetime) -> None:
         self.parted = self.parted or at
@@ -373,6 +402,15 @@ class _Other:
 
 def _whole(after: datetime, before: datetime) -> timedelta:
     return timedelta(seconds=round((after - before).total_seconds(), 1))
+
+
+def _failed(state: State, failure: Failure) -> State:
+    """Return the state in which the other policy has failed a workload that was really reset."""
+    attempt = state.attempt
+    keeps = timings(state).deletion_on_failure_grace_period != timedelta(0)
+    if attempt is not None and not keeps:
+        attempt = edit(attempt, stage=Stage.REMOVING)
+    return edit(state, outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None, attempt=attempt)
 
 
 def _words_of_failure(decision: Decision) -> str:
@@ -432,6 +470,7 @@ def _summed(story: Story, other: _Other) -> Comparison:
         outcome=outcome,
         other_outcome=theirs,
         end=end,
+        costs=costs(story, [*other.changes, *other.open.values()]),
         notes=tuple(_notes(story, other.policy)),
     )
 

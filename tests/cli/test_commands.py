@@ -137,6 +137,8 @@ def test_the_schema_is_the_published_one() -> None:
         ("status", "x"),
         ("explain", "research/x"),
         ("history", "x", "-o", "json"),
+        ("goodput", "x"),
+        ("goodput", "--queue", "gpus"),
         ("watch", "x"),
         ("suspend", "x"),
         ("resume", "x", "--wait"),
@@ -247,7 +249,7 @@ def test_version_names_what_matters_in_a_bug_report() -> None:
 
 def test_every_command_of_ux_is_there() -> None:
     wanted = "submit list status explain watch suspend resume preempt cancel retry validate schema doctor history"
-    wanted += " strip-finalizers extend scale apply"
+    wanted += " strip-finalizers extend scale apply goodput"
     text = run("--help").output
     for command in [*wanted.split(), "namespace", "worker", "dev", "demo", "version"]:
         assert f" {command} " in text, command

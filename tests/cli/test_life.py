@@ -72,6 +72,11 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
         assert [cause["number"] for cause in life["causes"]] == list(range(1, life["causesTotal"] + 1))
         assert f"{name} Cancelled" in (await run("cancel", name, "--wait")).stdout
 
+        ledger = json.loads((await run("goodput", name, "-o", "json")).stdout)
+        assert ledger["ended"]
+        assert sum(ledger["milliseconds"].values()) == ledger["age"] > 0
+        assert ledger["milliseconds"]["suspended"] > 0
+
         refused = await run("suspend", name, code=2)
         assert "has ended: Cancelled" in refused.output
         refused = await run("submit", str(file), code=2)
@@ -85,6 +90,14 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
             return name.partition("/")[2] in (await run("list", "--phase", "succeeded", "-n", "research")).stdout
 
         await until(listed, 30, "it is listed")
+        account = json.loads(
+            (await run("goodput", "--cause", "SuspendRequested", "-n", "research", "-o", "json")).stdout
+        )
+        assert name.partition("/")[2] in [one["name"] for one in account["workloads"]]
+        newest = json.loads((await run("goodput", "--cause", "Completed", "--limit", "1", "-o", "json")).stdout)
+        assert newest["notes"][0] == "Only the newest 1 workloads are counted."
+        (suspended,) = (one for one in ledger["charges"] if one["cause"] + one["bucket"] == "SuspendRequestedsuspended")
+        assert account["milliseconds"]["suspended"] >= suspended["milliseconds"] > 0
         assert f"{name} Succeeded" in (await run("cancel", name, "--wait")).stdout
 
 

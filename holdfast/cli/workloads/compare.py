@@ -34,6 +34,27 @@ def compare(
     """
     if policy is None and not settings:
         raise typer.BadParameter("say what is to differ: --policy FILE, or --set NAME=VALUE", param_hint="--policy")
+    story = read_story(histories, namespace, place)
+    from holdfast.cli.workloads import history_text as past_text
+    from holdfast.past.other import compared
+    from holdfast.past.policies import read_policy, with_settings
+    from holdfast.profiles import PROFILES
+
+    other = story.spec.policy
+    if policy is not None:
+        other = read_policy(_text(policy), story.spec, PROFILES, f"policy {policy}")
+    if settings:
+        other = with_settings(other, overrides(settings), story.spec)
+    result = compared(story, other)
+    emit(result.model_dump(mode="json"), output, lambda: past_text.comparison(result))
+
+
+def read_story(histories: Sequence[str], namespace: str | None, place: Place) -> Story:
+    """Return the story of one workload, or of the history files of one.
+
+    Raises:
+        HoldfastError: if it cannot be read.
+    """
     files = [one for one in histories if one.endswith(".json")]
     if len(histories) > 1 and len(files) != len(histories):
         raise typer.BadParameter("expected one workload, or the history files of one", param_hint="--history")
@@ -48,19 +69,7 @@ def compare(
         async with session(place) as holdfast:
             return await (await holdfast.get(named.name, named.namespace)).story()
 
-    from holdfast.cli.workloads import history_text as past_text
-    from holdfast.past.other import compared
-    from holdfast.past.policies import read_policy, with_settings
-    from holdfast.profiles import PROFILES
-
-    story = asyncio.run(go())
-    other = story.spec.policy
-    if policy is not None:
-        other = read_policy(_text(policy), story.spec, PROFILES, f"policy {policy}")
-    if settings:
-        other = with_settings(other, overrides(settings), story.spec)
-    result = compared(story, other)
-    emit(result.model_dump(mode="json"), output, lambda: past_text.comparison(result))
+    return asyncio.run(go())
 
 
 def _text(file: str) -> str:

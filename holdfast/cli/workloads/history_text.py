@@ -1,13 +1,15 @@
-"""A workload's whole life as text: its causes line by line, and the gaps in them. Pure."""
+"""A workload's whole life as text: its causes line by line, the gaps in them, and where its time went. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.common.screen import table
-from holdfast.model import BudgetStatus
+from holdfast.model import BudgetStatus, format_duration
 from holdfast.model.life.history import History
+from holdfast.model.life.ledger import Account, Bucket, Charge, Ledger
+from holdfast.past.cost import Costs
 from holdfast.past.other import Comparison
 
 
@@ -29,6 +31,70 @@ def history(life: History) -> str:
     asked = f"asked for by {life.by}" if life.by else "who asked for it is unverified"
     lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}; {asked}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
+
+
+def ledger(counted: Ledger) -> str:
+    """List what a workload's time was spent on, then what each cause cost on each node, then notes."""
+    attempts = f"{counted.executions} attempt{'' if counted.executions == 1 else 's'}"
+    size = ", ".join((_pods(counted.pods), *(f"{amount} {name}" for name, amount in sorted(counted.devices.items()))))
+    over = f"ended {instant(counted.until)}" if counted.ended else f"goes on at {instant(counted.until)}"
+    head = f"{counted.name}  {_span(counted.age)} since {instant(counted.begun_at)}, {over}; {attempts} of {size}"
+    head += _good(counted.goodput)
+    return "\n".join([head, *_time(counted.milliseconds), *_charges(counted.charges), *_noted(counted)])
+
+
+def account(counted: Account) -> str:
+    """List what the time of several workloads was spent on, then causes, then the workloads, then notes."""
+    named = (("queue", counted.queue), ("node", counted.node), ("cause", counted.cause))
+    of = ", ".join(f"{what} {name}" for what, name in named if name)
+    if not counted.workloads:
+        return "\n".join([f"{of}: no time of any workload", *_noted(counted)])
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            _span(sum(one.milliseconds.values())),
+            _span(one.milliseconds[Bucket.PRODUCTIVE]),
+            _span(one.milliseconds[Bucket.LOST]),
+        )
+        for one in counted.workloads
+    ]
+    lines = [
+        f"{of}: {len(rows)} workload{'' if len(rows) == 1 else 's'}{_good(counted.goodput)}",
+        *_time(counted.milliseconds),
+        *_charges(counted.charges),
+        "",
+        table(("WORKLOAD", "TIME", "PRODUCTIVE", "LOST"), rows),
+    ]
+    return "\n".join([*lines, *_noted(counted)])
+
+
+def _good(goodput: float | None) -> str:
+    return f"; goodput {100 * goodput:.1f} %" if goodput is not None else ""
+
+
+def _time(spent: Mapping[Bucket, int]) -> list[str]:
+    whole = sum(spent.values()) or 1
+    rows = [(bucket.value, _span(length), f"{100 * length / whole:.1f} %") for bucket, length in spent.items()]
+    return ["", table(("BUCKET", "TIME", "SHARE"), rows)]
+
+
+def _charges(charges: Sequence[Charge]) -> list[str]:
+    if not charges:
+        return []
+    rows = [(one.cause, one.node or "-", one.bucket.value, _span(one.milliseconds)) for one in charges]
+    return ["", table(("CAUSE", "NODE", "BUCKET", "TIME"), rows)]
+
+
+def _noted(counted: Ledger | Account) -> list[str]:
+    return [f"note: {note}" for note in counted.notes]
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _span(milliseconds: int) -> str:
+    return format_duration(timedelta(milliseconds=milliseconds))
 
 
 def instant(at: datetime) -> str:
@@ -54,7 +120,37 @@ def comparison(result: Comparison) -> str:
     parted = next((index for index, point in enumerate(result.points) if point.verdict != "same"), None)
     if parted is not None:
         lines.insert(parted + 2, _PARTED)
-    return "\n".join([*lines, "", f"{result.name}  {result.end}", *(f"note: {note}" for note in result.notes)])
+    notes = [f"note: {note}" for note in result.notes]
+    return "\n".join([*lines, "", f"{result.name}  {result.end}", "", *_costs(result.costs), *notes])
+
+
+def _costs(costs: Costs) -> list[str]:
+    """List what both policies cost, by the ledger: the rows that are not nothing for both."""
+    real, other = costs.real, costs.other
+    more = other.attempts - real.attempts
+    rows = [("attempts", str(real.attempts), str(other.attempts), f"{more:+d}" if more else "0")]
+    for bucket in Bucket:
+        spent, mine = real.milliseconds[bucket], other.milliseconds[bucket]
+        if spent or mine:
+            rows.append((bucket.value, _span(spent), _span(mine), _more(mine - spent)))
+    for name, spent in real.idle_hours.items():
+        mine = other.idle_hours[name]
+        hours = round(mine - spent, 3)
+        what = f"{name.removesuffix('s')}-hours idle"
+        rows.append((what, f"{spent:.3f}", f"{mine:.3f}", f"{hours:+.3f}" if hours else "0"))
+    end, mine = real.to_end, other.to_end
+    sooner = _more(mine - end) if end is not None and mine is not None else "-"
+    rows.append(("time to the end", _known(end), _known(mine), sooner))
+    until = f", up to {instant(costs.known_until)}: what came then is not known" if costs.known_until else ""
+    return [f"what it cost{until}", table(("", "REALLY", "OTHER POLICY", "DIFFERENCE"), rows)]
+
+
+def _known(milliseconds: int | None) -> str:
+    return _span(milliseconds) if milliseconds is not None else "not known"
+
+
+def _more(milliseconds: int) -> str:
+    return ("+" if milliseconds > 0 else "") + _span(milliseconds)
 
 
 _PARTED = "--- from here reality took another way: each point is judged as it really came, only budgets go on ---"

@@ -12,7 +12,8 @@ from datetime import datetime
 from holdfast.model import Observation, Phase, State, Workload
 from holdfast.policy.attempt.checkpoint import is_of_earlier
 from holdfast.policy.loop.fold import fold
-from holdfast.policy.loop.turn import Act, Begin, Continue, Leave, Rest, landed, turn
+from holdfast.policy.loop.turn import Act, Begin, Continue, Leave, Rest, Turn, landed, turn
+from holdfast.policy.status.ledger import Moment
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Event, Observed, OperationEnd, OperationInterrupted
 from holdfast.policy.values.steps import Step
@@ -68,6 +69,8 @@ class Flow:
     tries: int = 0
     """How often the activity that ended last had been tried."""
     advances: int = 0
+    moments: list[Moment] = field(default_factory=list[Moment])
+    """Its states over time, around each decision, as its ledger takes them."""
 
     def __post_init__(self) -> None:
         self.began = self.state
@@ -92,11 +95,14 @@ class Flow:
             self.tries, self.work = self.work.tries, None
         self.log.append(task)
         self.task = task
-        self.state, self.step, act = self._decided(before, task)
-        self._carry_out(act, task)
+        lived = self._decided(before, task)
+        self.state, self.step = lived.state, lived.step
+        states = [state for taken in lived.taken for state in (taken.before, taken.after)]
+        self.moments += [Moment(task.now, self.spec, state) for state in (*states, lived.state)]
+        self._carry_out(lived.act, task)
         return before
 
-    def _decided(self, state: State, task: Task) -> tuple[State, Step, Act]:
+    def _decided(self, state: State, task: Task) -> Turn:
         """Return what a task comes to: nothing else goes into it, so a replay comes to the same."""
         self.advances += 1
         for event in task.inbox:
@@ -104,8 +110,7 @@ class Flow:
         if task.ended is not None:
             end = OperationInterrupted() if is_of_earlier(state, task.ended) else task.ended
             state = landed(state, end, task.now)
-        lived = turn(self.spec, state, task.now, full=task.full)
-        return lived.state, lived.step, lived.act
+        return turn(self.spec, state, task.now, full=task.full)
 
     def _carry_out(self, act: Act, task: Task) -> None:
         match act:
@@ -135,7 +140,7 @@ class Flow:
         for task in self.log:
             inbox = tuple(Observed(_wire(one.observation)) if isinstance(one, Observed) else one for one in task.inbox)
             ended = _wire(task.ended) if isinstance(task.ended, Observation) else task.ended
-            state, *_ = self._decided(state, Task(task.now, inbox, ended, task.full))
+            state = self._decided(state, Task(task.now, inbox, ended, task.full)).state
         return state
 
     def restored(self, memory: State) -> None:

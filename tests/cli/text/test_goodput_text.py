@@ -1,0 +1,111 @@
+"""`holdfast goodput`, and the end of `holdfast simulate --history`: on recorded histories, without a server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from holdfast.cli.workloads import history_text
+from holdfast.model.life.ledger import Bucket, together
+from holdfast.past.ledger import end_of, ledger_of
+from tests.cli.test_commands import run
+from tests.past.recorded import story
+from tests.past.test_simulated_lives import document, lived, script
+from tests.replay.record import HISTORIES
+
+
+def files(scenario: str) -> list[str]:
+    return [part for path in sorted(HISTORIES.glob(f"{scenario}*.json")) for part in ("--history", str(path))]
+
+
+@pytest.mark.row("P5", level="pure")
+def test_P5_a_person_reads_where_the_time_went_and_what_each_cause_cost() -> None:
+    real = lived(document("pods"), script("failed-pod-reset"))
+    lines = history_text.ledger(ledger_of(real, end_of(real))).splitlines()
+    assert lines[0] == (
+        "pods  4m55s since 2000-01-01 00:00:00, ended 2000-01-01 00:04:55; 2 attempts of 2 pods; goodput 20.3 %"
+    )
+    told = [" ".join(line.split()) for line in lines]
+    for line in ("lost 1m 20.3 %", "detecting 1m 20.3 %", "App node-1 pausing 1m30s", "queued 0s 0.0 %"):
+        assert line in told
+    assert told[-1].startswith("note: It declares no checkpoint")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_read_whole_milliseconds(output: str) -> None:
+    result = run("goodput", *files("continue-as-new"), "-o", output)
+    assert result.exit_code == 0, result.output
+    ledger = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
+    assert set(ledger["milliseconds"]) == {bucket.value for bucket in Bucket}
+    assert sum(ledger["milliseconds"].values()) == ledger["age"] == 6769
+    assert ledger["spans"][0]["bucket"] == "queued"
+
+
+def test_what_a_node_cost_is_a_part_of_the_ledger() -> None:
+    whole = json.loads(run("goodput", *files("node-down"), "-o", "json").stdout)
+    node = json.loads(run("goodput", *files("node-down"), "--node", "node-7", "-o", "json").stdout)
+    cause = json.loads(run("goodput", *files("node-down"), "--cause", "NodeLost", "-o", "json").stdout)
+    other = run("goodput", *files("node-down"), "--node", "node-8")
+    assert node["milliseconds"] == cause["milliseconds"]
+    assert node["milliseconds"]["lost"] == whole["milliseconds"]["lost"] > 0
+    assert node["milliseconds"]["productive"] == 0
+    assert node["goodput"] is None
+    assert [one["name"] for one in node["workloads"]] == [whole["name"]]
+    assert other.stdout.splitlines()[0] == "node node-8: no time of any workload"
+
+
+async def test_workloads_together_have_the_sum_of_their_time_and_each_note_once() -> None:
+    ledgers = [ledger_of(found, end_of(found)) for found in [await story(name) for name in ("reset", "failed")]]
+    account = together(ledgers, queue="default", notes=("one is left out",))
+    assert sum(account.milliseconds.values()) == sum(one.age for one in ledgers)
+    assert [sum(one.milliseconds.values()) for one in account.workloads] == [3560, 2328], "the largest first"
+    left_out, note = account.notes
+    assert left_out == "one is left out"
+    assert note.startswith("default/train-llm, default/train-llm: It declares no checkpoint")
+    text = history_text.account(account)
+    assert text.splitlines()[0] == f"queue default: 2 workloads; goodput {100 * (account.goodput or 0):.1f} %"
+    assert text.endswith(note)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "expected NAME, --history, --queue, --node or --cause"),
+        (("x", "--queue", "q"), "expected only one of NAME, --history and --queue"),
+        (("--history", "x.json", "--queue", "q"), "expected only one of NAME, --history and --queue"),
+        (("--history", "life.txt"), "expected files with the ending .json"),
+    ],
+)
+def test_wrong_usage_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    result = run("goodput", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.row("P6", level="pure")
+def test_P6_a_comparison_ends_with_what_both_policies_cost() -> None:
+    result = run("simulate", *files("failed"), "--set", "retryLimit=1")
+    assert result.exit_code == 0, result.output
+    told = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert told[told.index("what it cost") :] == [
+        "what it cost",
+        "REALLY OTHER POLICY DIFFERENCE",
+        "attempts 4 2 -2",
+        "queued 0.028s 0.028s 0s",
+        "starting 0.254s 0.147s -0.107s",
+        "lost 0.093s 0.045s -0.048s",
+        "detecting 0.085s 0.043s -0.042s",
+        "removing 0.084s 0.043s -0.041s",
+        "pausing 3.016s 1.002s -2.014s",
+        "pod-hours idle 0.000 0.000 0",
+        "time to the end 3.56s 1.308s -2.252s",
+    ]
+
+
+@pytest.mark.row("P6", level="pure")
+def test_P6_where_reality_took_another_way_nothing_is_guessed() -> None:
+    text = run("simulate", *files("failed"), "--set", "retryLimit=9").stdout
+    assert "what it cost, up to 2026-11-21 05:30:33: what came then is not known" in text
+    assert "not known" in text.splitlines()[-1]

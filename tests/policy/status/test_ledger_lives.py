@@ -1,0 +1,91 @@
+"""The ledger of random lives: nothing is counted twice, nothing is left out, and a new run changes nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.model import State, Workload
+from holdfast.model.life.ledger import Bucket, Span, milliseconds, totals
+from holdfast.policy.status.ledger import Moment, bucket_of, spans_of
+from tests.policy.lives.life import START
+from tests.policy.lives.play import Play
+from tests.policy.lives.script import walk
+from tests.policy.lives.submitted import ORDERED, PARKED, READING, SAVING, SAVING_PARKED, SPEC, STREAMS
+
+SPECS = st.sampled_from((SPEC, STREAMS, ORDERED, PARKED, READING, SAVING, SAVING_PARKED))
+SEEDS = st.integers(0, 2**32)
+MOVES = 60
+RAN = {Bucket.STARTING, Bucket.PRODUCTIVE, Bucket.LOST, Bucket.DETECTING}
+"""The buckets between which time may be moved once more is known."""
+
+
+def lived(spec: Workload, seed: int) -> Play:
+    play = Play(spec)
+    walk(play, Random(seed), MOVES)
+    return play
+
+
+def counted(play: Play) -> tuple[Span, ...]:
+    return spans_of(START, play.flow.moments, play.cluster.now)
+
+
+@pytest.mark.row("P5", level="pure")
+@given(spec=SPECS, seed=SEEDS)
+def test_P5_the_buckets_of_any_life_add_up_to_its_age(spec: Workload, seed: int):
+    play = lived(spec, seed)
+    spans = counted(play)
+    assert spans[0].begin == START
+    assert all(one.end == other.begin for one, other in pairwise(spans))
+    assert all(one.begin < one.end and one.milliseconds > 0 for one in spans)
+    assert sum(totals(spans).values()) == milliseconds(START, spans[-1].end)
+    if play.flow.state.outcome is None:
+        assert milliseconds(spans[-1].end, play.cluster.now) == 0
+
+
+@pytest.mark.row("P5", level="pure")
+@given(spec=SPECS, seed=SEEDS)
+def test_P5_only_time_with_pods_is_moved_between_buckets(spec: Workload, seed: int):
+    """A second, naive count: each state's own bucket, over the time in which it held."""
+    play = lived(spec, seed)
+    spans = counted(play)
+    naive = dict.fromkeys(Bucket, timedelta())
+    at, bucket = START, Bucket.QUEUED
+    for moment in (*play.flow.moments, None):
+        until = min(moment.at if moment is not None else play.cluster.now, spans[-1].end)
+        naive[bucket] += max(until - at, timedelta())
+        at = max(until, at)
+        if moment is not None:
+            bucket = bucket_of(moment.spec, moment.state) or Bucket.SUSPENDED
+    total = totals(spans)
+    for one in set(Bucket) - RAN:
+        assert total[one] == pytest.approx(naive[one] / timedelta(milliseconds=1), abs=len(spans)), one
+
+
+@pytest.mark.row("P5", level="pure")
+@given(spec=SPECS, seed=SEEDS, cuts=st.lists(st.floats(0, 1), max_size=4))
+def test_P5_a_new_run_of_the_workflow_changes_nothing(spec: Workload, seed: int, cuts: list[float]):
+    """A run begins with the memory of the one before, as JSON has it, between any two moments."""
+    play = lived(spec, seed)
+    moments = list(play.flow.moments)
+    for cut in cuts:
+        index = int(cut * (len(moments) - 1))
+        before = moments[index]
+        after = moments[index + 1].at if index + 1 < len(moments) else play.cluster.now
+        carried = State.model_validate_json(before.state.model_dump_json(by_alias=True))
+        moments.insert(index + 1, Moment(before.at + (after - before.at) * cut, before.spec, carried))
+    assert spans_of(START, moments, play.cluster.now) == counted(play)
+
+
+@given(spec=SPECS, seed=SEEDS)
+def test_a_life_that_is_counted_later_has_the_same_past(spec: Workload, seed: int):
+    """What has been decided stays in its bucket: an hour later only the last bucket is longer."""
+    play = lived(spec, seed)
+    now, later = counted(play), spans_of(START, play.flow.moments, play.cluster.now + timedelta(hours=1))
+    assert [one.bucket for one in later[: len(now) - 1]] == [one.bucket for one in now[:-1]]
+    assert [one.begin for one in later[: len(now)]] == [one.begin for one in now]
