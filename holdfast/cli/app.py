@@ -12,7 +12,7 @@ from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, wor
 from holdfast.cli.common import about
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
-from holdfast.cli.page import report
+from holdfast.cli.page import report, ui
 from holdfast.cli.workloads import logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 from holdfast.model.words import printable
@@ -55,7 +55,7 @@ app = typer.Typer(
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, validate, simulate, read, graph, watch, report, logs, steer):
+for group in (submit, validate, simulate, read, graph, watch, ui, report, logs, steer):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

@@ -10,12 +10,15 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from holdfast.cli.common.render import age
+from holdfast.cli.common import gang_text
+from holdfast.cli.common.render import age, pods
 from holdfast.cli.page.draw import drawing_of, ledger_bar
 from holdfast.cli.page.timeline import Timeline
 from holdfast.cli.workloads.history_text import instant
 from holdfast.model import Explanation
+from holdfast.model.gang.orders import GangStatus
 from holdfast.model.words import printable
+from holdfast.policy.nodes.provisioner import verb_of
 
 REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The report's own Content-Security-Policy: it loads nothing, wherever it is opened."""
@@ -39,7 +42,7 @@ def of_life(life: Timeline) -> dict[str, Any]:
     return {"life": life, "drawing": drawing_of(life), "ledger": ledger_bar(())}
 
 
-def page(template: str, **values: Any) -> str:
+def page(template: str, /, **values: Any) -> str:
     """Return a page."""
     return _environment().get_template(template).render(**values)
 
@@ -59,7 +62,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"instant": instant, "clock": _clock, "age": age}
+    environment.filters |= {
+        "age": age,
+        "clock": _clock,
+        "gang": lambda told: gang_text.gang(told).splitlines(),
+        "instant": instant,
+        "members": _members,
+        "pods": pods,
+        "verb": verb_of,
+    }
     return environment
 
 
@@ -72,3 +83,9 @@ def _shown(value: Any) -> Any:
 
 def _clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%H:%M:%S}"
+
+
+def _members(told: GangStatus) -> list[tuple[str, str]]:
+    """Return the members that are worth a line, each with its state."""
+    states = dict.fromkeys(told.charged, "in the round") | dict.fromkeys(told.waiting, "waits for a place")
+    return sorted((states | dict(told.absent)).items())
