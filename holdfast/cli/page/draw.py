@@ -88,7 +88,7 @@ class _Scale:
     """Turns times into percent of the width."""
 
     def __init__(self, begin: datetime, end: datetime) -> None:
-        self.begin, self.end = begin, max(end, begin + timedelta(seconds=1))
+        self.begin, self.end = begin, max(end, begin + timedelta(milliseconds=1))
         self._length = self.end - self.begin
 
     def x(self, at: datetime) -> float:

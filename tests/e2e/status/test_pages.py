@@ -51,6 +51,7 @@ async def test_a_life_with_a_failure_is_followed_in_the_page_and_told_whole_in_t
     async with chromium() as browser, served(site) as address:
         page = await browser.new_page(viewport={"width": PHONE, "height": 800})
         await page.goto(f"{address}?namespace={space.namespace}")
+        await page.get_by_role("link", name="1 Running").wait_for()
         await page.get_by_role("link", name=where).click()
         await page.get_by_role("heading", name=where).wait_for()
         assert await page.get_by_text("attempt 2", exact=True).is_visible()
@@ -119,7 +120,7 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
         await page.get_by_role("link", name=f"{space.namespace}/etl-extract").click()
         await page.get_by_role("heading", name="Graph etl").wait_for()
         tree = await page.locator("pre").inner_text()
-        assert tree.index("extract") < tree.index("load")
+        assert tree.index("└── extract") < tree.index("└── load")
         assert "place 3 of 3" in await text_of(page)
         await page.get_by_role("link", name="Nodes", exact=True).click()
         await page.get_by_text("nodes with a lease").wait_for()
