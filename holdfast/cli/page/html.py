@@ -20,6 +20,7 @@ from holdfast.model.gang.orders import GangStatus
 from holdfast.model.words import printable
 from holdfast.policy.nodes.provisioner import verb_of
 
+_PACKAGE: Final = "holdfast.cli.page"
 REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The report's own Content-Security-Policy: it loads nothing, wherever it is opened."""
 
@@ -32,7 +33,7 @@ def report(life: Timeline, now: datetime, explanation: Explanation | None = None
         now: when the report is made.
         explanation: what was known last of a life that is not over; None: it is over.
     """
-    told = {"explanation": explanation, "now": now, "policy": REPORT_POLICY, "style": Markup(asset("style.css"))}
+    told = {"explanation": explanation, "now": now, "policy": REPORT_POLICY}
     return page("report.html", **told, **of_life(life))
 
 
@@ -49,28 +50,20 @@ def page(template: str, /, **values: Any) -> str:
 
 def asset(name: str) -> str:
     """Return a file that pages load."""
-    return files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+    return files(_PACKAGE).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader(__package__),
+        loader=PackageLoader(_PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {
-        "age": age,
-        "clock": _clock,
-        "gang": lambda told: gang_text.gang(told).splitlines(),
-        "instant": instant,
-        "members": _members,
-        "pods": pods,
-        "verb": verb_of,
-    }
+    environment.filters.update(_FILTERS)  # pyright: ignore[reportUnknownMemberType] - Jinja leaves its type open
     return environment
 
 
@@ -85,7 +78,22 @@ def _clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%H:%M:%S}"
 
 
+def _gang(told: GangStatus) -> list[str]:
+    return gang_text.gang(told).splitlines()
+
+
 def _members(told: GangStatus) -> list[tuple[str, str]]:
     """Return the members that are worth a line, each with its state."""
     states = dict.fromkeys(told.charged, "in the round") | dict.fromkeys(told.waiting, "waits for a place")
     return sorted((states | dict(told.absent)).items())
+
+
+_FILTERS: Final = {
+    "age": age,
+    "clock": _clock,
+    "gang": _gang,
+    "instant": instant,
+    "members": _members,
+    "pods": pods,
+    "verb": verb_of,
+}

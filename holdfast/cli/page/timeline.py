@@ -136,15 +136,19 @@ def _dues(points: Sequence[_Point], end: datetime) -> Iterator[Due]:
     """Yield the deadlines; one that is set again for the same time is the same."""
     standing: Due | None = None
     for point in points:
-        next_ = point.next
-        same = standing is not None and next_ is not None and standing.attempt == point.attempt
-        if same and standing.what == next_.what and abs(standing.at - next_.at) < _SAME:
-            continue
+        coming = point.next
+        due = Due(point.at, coming.at, end, point.attempt, coming.what) if coming is not None else None
         if standing is not None:
+            if due is not None and _is_same(standing, due):
+                continue
             yield replace(standing, end=point.at)
-        standing = Due(point.at, next_.at, end, point.attempt, next_.what) if next_ is not None else None
+        standing = due
     if standing is not None:
         yield standing
+
+
+def _is_same(one: Due, other: Due) -> bool:
+    return (one.attempt, one.what) == (other.attempt, other.what) and abs(one.at - other.at) < _SAME
 
 
 def _nodes(story: Story, history: History, now: datetime) -> tuple[NodeUse, ...]:

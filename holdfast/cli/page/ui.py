@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.common.options import HERE, Place, grouped, session
 from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.cli.page.reads import Reader
 
 
 def ui(

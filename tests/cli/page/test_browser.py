@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -44,7 +45,9 @@ async def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_its_picture_shows_the_phases_within_the_width(browser: Browser, report: str, width: int, scheme: str):
+async def test_its_picture_shows_the_phases_within_the_width(
+    browser: Browser, report: str, width: int, scheme: Literal["light", "dark"]
+):
     page = await browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     requested = list[str]()
     page.on("request", lambda one: requested.append(one.url))
