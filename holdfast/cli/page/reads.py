@@ -36,9 +36,7 @@ class Reader:
     _open: AsyncExitStack = field(default_factory=AsyncExitStack)
     _session: Holdfast | None = None
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _stories: OrderedDict[tuple[str, str, int], Story] = field(
-        default_factory=OrderedDict[tuple[str, str, int], Story]
-    )
+    _stories: OrderedDict[tuple[str, str, int], Story] = field(default_factory=OrderedDict[tuple[str, str, int], Story])
     """The lives that were read last, by workflow, run and the length of its history."""
 
     async def close(self) -> None:

@@ -66,7 +66,9 @@ async def test_printed_it_is_dark_on_white(browser: Browser, report: str):
     page = await browser.new_page(color_scheme="dark")
     await page.goto(report)
     await page.emulate_media(media="print")
-    told = await page.evaluate("getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color")
+    told = await page.evaluate(
+        "getComputedStyle(document.body).backgroundColor + getComputedStyle(document.body).color"
+    )
     assert told == "rgb(255, 255, 255)rgb(0, 0, 0)"
 
 
