@@ -12,6 +12,9 @@ from typing import Final
 
 from holdfast.cli.common.render import age
 from holdfast.cli.page.timeline import Due, Span, Timeline
+from holdfast.model import Phase
+from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.state import GangPhase
 from holdfast.model.life.history import PastAttempt
 
 ROWS_DRAWN: Final = 40
@@ -20,6 +23,7 @@ _LABELLED: Final = 16.0
 """The least width of a bar, in percent, that has room for its label on a phone."""
 _ENDED_SHARE: Final = 10
 """An outcome, which may be kept for days, takes at most this part of the time before it."""
+_MEMBERS_DRAWN: Final = 256
 _TICKS: Final = 4
 _STEPS: Final = tuple(
     timedelta(seconds=one)
@@ -144,6 +148,13 @@ def ledger_bar(buckets: Sequence[tuple[str, float]]) -> tuple[Bar, ...]:
         bars.append(Bar(round(x, 3), round(width, 3), name, name if width >= _LABELLED else "", title))
         x += width
     return tuple(bars)
+
+
+def gang_cells(told: GangStatus) -> tuple[str, ...]:
+    """Return the colour of each member of a gang, those that are there first; at most 256 are drawn."""
+    there = Phase.RUNNING if told.phase is GangPhase.RUNNING else Phase.RESUMING
+    missing = max(told.max - told.present, 0)
+    return (*(there.value,) * told.present, *(Phase.PENDING.value,) * missing)[:_MEMBERS_DRAWN]
 
 
 def _drawn_until(life: Timeline) -> datetime:

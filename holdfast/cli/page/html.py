@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from holdfast.cli.common import gang_text
 from holdfast.cli.common.render import age, pods
-from holdfast.cli.page.draw import drawing_of, ledger_bar
+from holdfast.cli.entities.node_text import state_of
+from holdfast.cli.page.draw import drawing_of, gang_cells, ledger_bar
 from holdfast.cli.page.timeline import Timeline
 from holdfast.cli.workloads.history_text import instant
 from holdfast.model import Explanation
@@ -90,10 +91,12 @@ def _members(told: GangStatus) -> list[tuple[str, str]]:
 
 _FILTERS: Final = {
     "age": age,
+    "cells": gang_cells,
     "clock": _clock,
     "gang": _gang,
     "instant": instant,
     "members": _members,
+    "node_state": state_of,
     "pods": pods,
     "verb": verb_of,
 }

@@ -16,6 +16,7 @@ from holdfast.cli.entities.node import provisioner_status
 from holdfast.cli.entities.queue import statuses
 from holdfast.cli.page.timeline import timeline_of
 from holdfast.client import ExplanationView, Holdfast, Run, StatusView, Summary
+from holdfast.client.connection import refusals
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.model import Phase
 from holdfast.past import Story
@@ -69,7 +70,8 @@ class Reader:
         """
         holdfast = await self._connected()
         run = await holdfast.get(name, namespace, self.cluster)
-        description = await run.handle.describe()
+        with refusals(holdfast.place):
+            description = await run.handle.describe()
         graph = str((await description.memo()).get(names.MEMO_GRAPH, ""))
         story, told, tree = await asyncio.gather(
             self._story(run, (description.id, description.run_id, description.history_length)),
