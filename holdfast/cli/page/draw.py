@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.cli.common.render import age
 from holdfast.cli.page.timeline import Due, Span, Timeline
-from holdfast.model import Phase
+from holdfast.model import Phase, Reason
 from holdfast.model.gang.orders import GangStatus
 from holdfast.model.gang.state import GangPhase
 from holdfast.model.life.history import PastAttempt
@@ -52,7 +52,7 @@ class Mark:
 
     x: float
     kind: str
-    """`cause`, `failure` or `gone`."""
+    """`cause`, `saved`, `failure` or `gone`."""
     title: str
 
 
@@ -86,6 +86,8 @@ class Drawing:
     """Whether its end is beyond the right edge."""
     phases: tuple[str, ...]
     """The phases that occur, for the legend."""
+    saves: bool
+    """Whether a checkpoint was completed, for the legend."""
 
 
 class _Scale:
@@ -128,6 +130,7 @@ def drawing_of(life: Timeline) -> Drawing:
         left_out=len(numbers) - len(drawn),
         cut=scale.end < life.end,
         phases=tuple(dict.fromkeys(one.phase.value for one in life.spans)),
+        saves=any(one.reason is Reason.CHECKPOINT_COMPLETE for one in life.history.causes),
     )
 
 
@@ -167,7 +170,11 @@ def _drawn_until(life: Timeline) -> datetime:
 def _row(scale: _Scale, life: Timeline, number: int, attempt: PastAttempt | None) -> Row:
     spans = [one for one in life.spans if one.attempt == number]
     marks = [
-        Mark(scale.x(one.time), "cause", f"{one.time.astimezone(UTC):%H:%M:%S} {one.message} ({one.reason.value})")
+        Mark(
+            scale.x(one.time),
+            "saved" if one.reason is Reason.CHECKPOINT_COMPLETE else "cause",
+            f"{one.time.astimezone(UTC):%H:%M:%S} {one.message} ({one.reason.value})",
+        )
         for one in life.history.causes
         if one.attempt == number
     ]

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from holdfast.cli.common.options import HERE, Place, grouped, session
-from holdfast.errors import HoldfastError
-
-if TYPE_CHECKING:
-    from holdfast.cli.page.reads import Reader
+from holdfast.cli.common.serve import serve
 
 
 def ui(
@@ -27,28 +22,13 @@ def ui(
     cluster = place.required()
 
     from holdfast.cli.page.reads import Reader
-
-    asyncio.run(_serve(Reader(cluster, lambda: session(place)), port))
-
-
-async def _serve(reader: Reader, port: int) -> None:
     from holdfast.cli.page.server import application
-    from holdfast.worker.runtime.health import listen
 
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not every platform, and no thread but the first, may handle signals.
-        with suppress(NotImplementedError, RuntimeError):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    try:
-        runner, bound = await listen(application(reader), f"127.0.0.1:{port}")
-    except OSError as error:
-        raise HoldfastError(f"--port {port}: cannot be listened on: {error.strerror or error}") from None
-    try:
-        typer.echo(f"cluster {reader.cluster} at http://{bound}/ (Ctrl-C ends it)")
-        await stop.wait()
-    finally:
-        await runner.cleanup()
+    def announce(url: str) -> str:
+        return f"cluster {cluster} at {url}/ (Ctrl-C ends it)"
+
+    reader = Reader(cluster, lambda: session(place))
+    asyncio.run(serve(application(reader), f"127.0.0.1:{port}", f"--port {port}", announce, None))
 
 
 def add_to(app: typer.Typer, panel: str) -> None:

@@ -20,7 +20,9 @@ CHROMIUM: Final = pytest.mark.skipif(_FOUND is None, reason="no Chromium in PATH
 async def chromium() -> AsyncIterator[Browser]:
     """Yield a headless Chromium."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=_FOUND, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path=_FOUND, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         try:
             yield browser
         finally:

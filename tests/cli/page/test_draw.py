@@ -79,3 +79,10 @@ def test_a_ledger_is_one_bar_and_without_buckets_none():
     bars = ledger_bar([("queued", 30.0), ("lost", 0.0), ("productive", 90.0)])
     assert [(bar.kind, bar.x, bar.width) for bar in bars] == [("queued", 0.0, 25.0), ("productive", 25.0, 75.0)]
     assert bars[0].title == "queued: 30s, 25.0 %"
+
+
+async def test_each_completed_save_is_marked_in_the_attempt_that_saved():
+    drawn = drawing_of(await recorded("checkpointed"))
+    assert [[mark.kind for mark in row.marks].count("saved") for row in drawn.rows] == [2, 0]
+    assert drawn.saves
+    assert not drawing_of(await recorded("node-down")).saves

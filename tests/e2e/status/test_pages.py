@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
+from aiohttp import ClientSession
 from playwright.async_api import Page
 
 from holdfast import names
@@ -17,10 +18,10 @@ from tests.cli.page.browser import CHROMIUM, chromium
 from tests.e2e.crash.scene import own_temporal
 from tests.e2e.ground.site import appwrapper, job, open_site, until
 from tests.e2e.ground.space import Space, open_space
-from tests.e2e.ground.terminal import command
+from tests.e2e.ground.terminal import command, run
 from tests.e2e.ground.ui import served
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), CHROMIUM]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 PHONE, DESKTOP = 375, 1280
 FAST = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "1s"}
@@ -40,6 +41,36 @@ async def text_of(page: Page) -> str:
     return await page.get_by_role("main").inner_text()
 
 
+@ROW("E1", level="e2e")
+@ROW("P7", level="e2e")
+async def test_the_page_and_the_report_tell_a_failure_a_reset_and_what_runs_now(space: Space, tmp_path: Path):
+    site, where = space.site, f"{space.namespace}/train"
+    handle = await space.submit(appwrapper("train", job(), **FAST))
+    await space.reach(handle, "Running", 1)
+    pod = await space.fail_pod("train", 7)
+    await space.reach(handle, "Running", 2)
+    life = tmp_path / "life.html"
+    await command(site, "report", where, "-o", str(life))
+    refused = await run(site, "report", where, "-o", str(tmp_path / "nowhere" / "life.html"))
+    assert (refused.code, "life.html: cannot be written: No such file" in refused.errors) == (2, True)
+    assert await command(site, "report", where, "-o", "-") != ""
+    async with served(site) as address, ClientSession() as client:
+        async with client.get(f"{address}workloads/{where}") as answer:
+            assert answer.status == 200
+            page = await answer.text()
+        async with client.get(address, params={"phase": "Failed", "namespace": space.namespace}) as answer:
+            assert "0 workloads in phase Failed" in await answer.text()
+        async with client.get(f"{address}workloads/{space.namespace}/none") as answer:
+            assert answer.status == 404
+    for text in (page, life.read_text()):
+        assert "2 of 2 pods run or have succeeded" in text
+        assert f"attempt 1: {pod} exited 7 on" in text or "BackoffLimitExceeded" in text
+        assert text.count('<text x="0"') == 2, "a row for each attempt"
+        for phase in ("Resuming", "Running", "Resetting"):
+            assert f'class="bar {phase}"' in text
+
+
+@CHROMIUM
 @ROW("E1", level="e2e")
 @ROW("P7", level="e2e")
 async def test_a_life_with_a_failure_is_followed_in_the_page_and_told_whole_in_the_report(space: Space, tmp_path: Path):
@@ -81,6 +112,7 @@ async def test_a_life_with_a_failure_is_followed_in_the_page_and_told_whole_in_t
     assert "Completed: all components are complete" in text
 
 
+@CHROMIUM
 @ROW("E1", level="e2e")
 async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_path: Path):
     space, site = queueing, queueing.site
@@ -90,22 +122,22 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
         metadata = {"name": name, "annotations": {f"holdfast.dev/{key}": one for key, one in annotations.items()}}
         return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
-    async def run(verb: list[str], *documents: dict[str, Any]) -> None:
+    async def make(verb: list[str], *documents: dict[str, Any]) -> None:
         file = tmp_path / "documents.yaml"
         file.write_text(yaml.safe_dump_all(documents))
         await command(site, *verb, str(file))
 
     spec = job()["template"]["spec"]
-    await run(["queue", "apply"], document("Queue", "gpus", {"quota": {"pods": 2}}))
+    await make(["queue", "apply"], document("Queue", "gpus", {"quota": {"pods": 2}}))
     for name in ("first", "later", "last"):
-        await run(["submit", "-n", space.namespace], document("Job", name, spec, queue="gpus"))
+        await make(["submit", "-n", space.namespace], document("Job", name, spec, queue="gpus"))
     nodes = [
         {"name": "extract", "template": document("Job", "", spec, queue="gpus")},
         {"name": "load", "after": [{"node": "extract"}], "template": document("Job", "", spec, queue="gpus")},
     ]
     for node in nodes:
         del node["template"]["metadata"]["name"]
-    await run(["submit", "-n", space.namespace], document("Graph", "etl", {"nodes": nodes}))
+    await make(["submit", "-n", space.namespace], document("Graph", "etl", {"nodes": nodes}))
     async with chromium() as browser, served(site) as address:
         page = await browser.new_page(viewport={"width": DESKTOP, "height": 800})
 
@@ -126,6 +158,7 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
         await page.get_by_text("nodes with a lease").wait_for()
 
 
+@CHROMIUM
 @ROW("E1", level="e2e")
 async def test_it_says_that_temporal_is_away_and_goes_on_when_it_returns(stack: Stack, tmp_path: Path):
     async with (
