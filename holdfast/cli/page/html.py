@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.cli.common import gang_text
-from holdfast.cli.common.render import age, pods
+from holdfast.cli.common.render import age
 from holdfast.cli.entities.node_text import state_of
 from holdfast.cli.page.draw import drawing_of, gang_cells, ledger_bar
 from holdfast.cli.page.timeline import Timeline
@@ -97,6 +97,5 @@ _FILTERS: Final = {
     "instant": instant,
     "members": _members,
     "node_state": state_of,
-    "pods": pods,
     "verb": verb_of,
 }

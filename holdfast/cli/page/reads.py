@@ -15,7 +15,7 @@ from holdfast.cli.entities.graph_text import drawn
 from holdfast.cli.entities.node import provisioner_status
 from holdfast.cli.entities.queue import statuses
 from holdfast.cli.page.timeline import timeline_of
-from holdfast.client import ExplanationView, Holdfast, Run, StatusView, Summary
+from holdfast.client import ExplanationView, Holdfast, Run, Summary
 from holdfast.client.connection import refusals
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.model import Phase
@@ -63,7 +63,7 @@ class Reader:
         }
 
     async def workload(self, namespace: str, name: str) -> Values:
-        """Return a workload's explanation, status and life, and its graph if it is part of one.
+        """Return a workload's explanation and life, and its graph if it is part of one.
 
         Raises:
             WorkloadNotFound: if Temporal does not know it.
@@ -78,11 +78,10 @@ class Reader:
             _told(run),
             _tree(holdfast, graph, namespace),
         )
-        explained, status, problem = told
+        view, problem = told
         return {
             "life": timeline_of(story, datetime.now(UTC)),
-            "view": explained,
-            "status": status,
+            "view": view,
             "problem": problem,
             "graph": graph,
             "tree": tree,
@@ -116,15 +115,14 @@ class Reader:
         return story
 
 
-async def _told(run: Run) -> tuple[ExplanationView | None, StatusView | None, str]:
+async def _told(run: Run) -> tuple[ExplanationView | None, str]:
     """Return what a workload says of itself, or why it says nothing: its life may still be readable."""
     try:
-        explained, status = await asyncio.gather(run.explain(), run.status())
+        return await run.explain(), ""
     except NotReachable:
         raise
     except HoldfastError as error:
-        return None, None, str(error)
-    return explained, status, ""
+        return None, str(error)
 
 
 async def _tree(holdfast: Holdfast, graph: str, namespace: str) -> str:

@@ -1,4 +1,4 @@
-"""The report in Chromium: on a phone and a desk, light, dark and printed, by keyboard; its picture (row P7)."""
+"""The report and the page in Chromium: on a phone and a desk, light, dark, printed, by keyboard; a picture (P7, E1)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Literal
 
 import pytest
 import pytest_asyncio
+from aiohttp.test_utils import TestServer
 from PIL import Image
 from playwright.async_api import Browser
 
+from holdfast import Holdfast
 from holdfast.cli.page import html
+from holdfast.cli.page.reads import Reader
+from holdfast.cli.page.server import application
 from holdfast.cli.page.timeline import timeline_of
 from tests.cli.page.browser import CHROMIUM, chromium
+from tests.e2e.ground.site import free_port
 from tests.past.recorded import story
 
 pytestmark = [
@@ -92,3 +97,28 @@ async def test_each_drawing_table_and_region_has_a_name(browser: Browser, report
     assert "- region:" not in told
     assert "- img\n" not in told
     assert 'columnheader "What happened"' in told
+
+
+@pytest.mark.row("E1", level="pure")
+@pytest.mark.parametrize("width", WIDTHS)
+async def test_the_pages_are_reached_by_keyboard_alone(browser: Browser, width: int):
+    reader = Reader("dev", lambda: Holdfast.connect(f"127.0.0.1:{free_port()}", "default", "dev"))
+    async with TestServer(application(reader)) as server:
+        page = await browser.new_page(viewport={"width": width, "height": 800})
+        problems = list[str]()
+        page.on("console", lambda one: problems.append(one.text) if "Content Security" in one.text else None)
+        await page.goto(str(server.make_url("/")))
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.textContent") == "Skip to content"
+        assert await page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0, "it is seen"
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.textContent") == "Queues"
+        assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/queues")
+        assert await page.locator("[aria-current=page]").inner_text() == "Queues"
+        await page.get_by_role("button", name="Pause updates").press("Enter")
+        assert await page.get_by_role("button", name="Update again").is_visible()
+        assert await page.evaluate("document.documentElement.scrollWidth") == width
+        assert problems == [], "no style or script of its own is forbidden"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,12 +11,12 @@ import pytest
 from holdfast.cli.page import html
 from holdfast.cli.page.draw import gang_cells
 from holdfast.cli.page.timeline import timeline_of
-from holdfast.client import ActivityView, ExplanationView, StatusView
+from holdfast.client import ActivityView, ExplanationView
 from holdfast.client.silence import Silence
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
 from holdfast.model.gang.state import GangPhase
 from holdfast.policy.nodes.provisioner_status import status as provisioner
-from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.status.explain import explain_of
 from tests.cli.page.test_html import HOSTILE, Elements
 from tests.cli.text.test_gang_text import status as gang
 from tests.cli.text.test_node_text import BEFORE, NOW, told
@@ -30,11 +31,11 @@ def shown(template: str, **values: Any) -> Elements:
     return Elements(html.page(template, path="/", cluster="dev", now=NOW, **values))
 
 
-async def workload(**changes: Any) -> Elements:
+async def workload(said: Mapping[str, Any] = {}, **changes: Any) -> Elements:
     """The page of a workload that was last heard of while its attempt was removed."""
     record = await story("node-down")
     turn = record.turns[8]
-    view = ExplanationView(explanation=explain_of(turn.spec, turn.after, turn.at), fresh=True)
+    view = ExplanationView(explanation=explain_of(turn.spec, turn.after, turn.at), fresh=True, **said)
     life = timeline_of(record, NOW)
     values: dict[str, Any] = {
         **html.of_life(life),
@@ -43,8 +44,7 @@ async def workload(**changes: Any) -> Elements:
         "problem": "",
         "graph": "",
         "tree": "",
-        "view": view.model_copy(update=changes.pop("view", {})),
-        "status": StatusView(status=status_of(turn.spec, turn.after, turn.at, record.uid), fresh=True),
+        "view": view,
         **changes,
     }
     return shown("workload.html", **values)
@@ -52,7 +52,7 @@ async def workload(**changes: Any) -> Elements:
 
 async def test_a_gang_names_the_members_that_are_not_in_its_round():
     members = gang(waiting=("a",), absent={"train-0-x": "silent for 15s"}, charged={"train-1-x": 2})
-    text = (await workload(view={"gang": members})).text
+    text = (await workload({"gang": members})).text
     for said in ("round 3 running: 3 of 2 to 4 members", "silent for 15s", "waits for a place", "in the round"):
         assert said in text
     assert "Gang" not in (await workload()).text
@@ -67,21 +67,16 @@ def test_a_gang_is_drawn_with_a_cell_for_each_member_that_there_may_be():
 async def test_where_no_worker_answers_it_says_since_when_and_what_to_do():
     silence = Silence(why="no worker answers: since 02:00:00", remedy="start one")
     activity = ActivityView(type="create", state="Scheduled", attempt=3, since=NOW - timedelta(minutes=1))
-    view = {"silence": silence, "activities": (activity,), "entities": ("its queue is away",), "queue": "gpus: place 2"}
-    text = (await workload(view=view)).text
-    for said in ("since 02:00:00. This is what was last recorded. start one", "taken it for 60s", "away", "place 2"):
-        assert said in text
+    said = {"silence": silence, "activities": (activity,), "entities": ("its queue is away",), "queue": "gpus: place 2"}
+    text = (await workload(said)).text
+    for each in ("since 02:00:00. This is what was last recorded. start one", "taken it for 60s", "away", "place 2"):
+        assert each in text
 
 
 async def test_a_life_is_shown_although_the_workload_says_nothing_of_itself():
-    text = (await workload(view={}, problem="it was terminated from outside")).text
+    text = (await workload(view=None, problem="it was terminated from outside")).text
     assert "it was terminated from outside" in text
     assert "attempt 3" in text
-    # `view` and `status` are None then.
-    record = await story("node-down")
-    life = html.of_life(timeline_of(record, NOW))
-    nothing = {"namespace": "n", "name": "w", "graph": "", "tree": "", "view": None, "status": None}
-    assert "attempt 3" in shown("workload.html", **life, **nothing, problem="it is away").text
 
 
 async def test_what_comes_next_has_its_time():
@@ -118,7 +113,7 @@ async def test_users_words_are_text_on_every_page():
         shown("problem.html", problem=HOSTILE),
         shown("queues.html", queues=[queue(message=HOSTILE, lines=(hostile,))], silent={HOSTILE: HOSTILE}),
         shown("nodes.html", book=NodeBook(nodes={HOSTILE: record}), provisioner=None),
-        await workload(problem=HOSTILE, graph=HOSTILE, tree=HOSTILE, namespace=HOSTILE, view={"queue": HOSTILE}),
+        await workload({"queue": HOSTILE}, problem=HOSTILE, graph=HOSTILE, tree=HOSTILE, namespace=HOSTILE),
     ]
     for page in pages:
         assert "<script>alert(1)</script>" in page.text

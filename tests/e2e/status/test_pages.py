@@ -81,18 +81,24 @@ async def test_a_life_with_a_failure_is_followed_in_the_page_and_told_whole_in_t
     await space.reach(handle, "Running", 2)
     async with chromium() as browser, served(site) as address:
         page = await browser.new_page(viewport={"width": PHONE, "height": 800})
-        await page.goto(f"{address}?namespace={space.namespace}")
+        await page.goto(address)
+        await page.get_by_label("Phase", exact=True).select_option("Running")
+        await page.get_by_label("Namespace").fill(space.namespace)
+        await page.keyboard.press("Enter")
         await page.get_by_role("link", name="1 Running").wait_for()
-        await page.get_by_role("link", name=where).click()
+        await page.get_by_role("link", name=where).focus()
+        await page.keyboard.press("Enter")
         await page.get_by_role("heading", name=where).wait_for()
         assert await page.get_by_text("attempt 2", exact=True).is_visible()
-        assert "2 of 2 running" in await text_of(page)
+        assert "2 of 2 pods run" in await text_of(page)
         assert await page.evaluate("document.documentElement.scrollWidth") == PHONE
-        # It follows without being loaded again.
+        # It follows without being loaded again, and the keyboard stays where it is.
         await page.evaluate("window.same = true")
+        await page.get_by_role("region", name="Causes").last.focus()
         await space.complete("train")
         await page.get_by_text("Succeeded: all components are complete").wait_for(timeout=60_000)
         assert await page.evaluate("window.same")
+        assert await page.evaluate("document.activeElement.getAttribute('aria-labelledby')") == "causes"
 
     await space.ended(handle)
     life = tmp_path / "life.html"
