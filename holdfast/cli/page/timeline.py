@@ -105,7 +105,7 @@ class _Point(NamedTuple):
 def _points(story: Story) -> Iterator[_Point]:
     lived = {(turn.event, turn.at) for turn in story.turns}
     for turn in story.turns:
-        # One turn may pass through several phases; those take no time, except the first: nothing was decided before.
+        # A turn may pass through several phases at one time: only the last of them lasts.
         yield _point(status_of(turn.spec, turn.after, turn.at, story.uid), turn.at)
     for run in story.runs:
         for task in run.tasks:

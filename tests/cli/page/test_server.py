@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -92,3 +94,16 @@ async def test_an_address_that_leads_nowhere_is_a_page(client: TestClient):
     answer = await client.get("/nothing")
     assert answer.status == 404
     assert "404 Not Found" in await answer.text()
+
+
+async def test_a_temporal_that_hangs_is_not_waited_for_for_ever():
+    @asynccontextmanager
+    async def hangs() -> AsyncGenerator[Holdfast]:
+        await asyncio.Event().wait()
+        yield Holdfast.__new__(Holdfast)
+
+    async with TestClient(TestServer(application(Reader("dev", hangs), seconds=0.1))) as client:
+        for path in ALL[:4]:
+            answer = await client.get(path)
+            assert answer.status == 503
+            assert "Temporal has not answered within 0.1 s" in await answer.text()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
+from holdfast.cli.page.draw import drawing_of
+from holdfast.cli.page.html import report
 from holdfast.cli.page.timeline import Timeline, timeline_of
+from holdfast.past import Story
 from tests.past.recorded import NAMES, story
 
 pytestmark = pytest.mark.row("P7", level="pure")
@@ -81,9 +85,16 @@ async def test_a_life_that_goes_on_ends_where_it_is_read():
     record = await story("parked")
     now = record.turns[5].at
     record.turns[6:] = []
-    record.runs = tuple(
-        type(run)(**{name: getattr(run, name) for name in run.__slots__} | {"ended_at": None, "tasks": ()})
-        for run in record.runs
-    )
+    record.runs = tuple(replace(run, ended_at=None, tasks=()) for run in record.runs)
     assert timeline_of(record, now + timedelta(hours=1)).end == now + timedelta(hours=1)
     assert timeline_of(record, now - timedelta(hours=1)).end == now, "this machine's clock is behind Temporal's"
+
+
+async def test_a_life_that_no_worker_has_taken_yet_has_no_phases_and_is_drawn_empty():
+    record = await story("happy-path")
+    runs = tuple(replace(run, ended_at=None, tasks=()) for run in record.runs)
+    begun = Story(record.spec, record.uid, runs)
+    found = timeline_of(begun, runs[0].began_at + timedelta(minutes=1))
+    assert (found.spans, found.dues, found.nodes) == ((), (), ())
+    assert drawing_of(found).rows == ()
+    assert "none yet" in report(found, LATER)
