@@ -14,6 +14,7 @@ from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, wor
 from holdfast.cli.common import about, init
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
+from holdfast.cli.page import report, ui
 from holdfast.cli.submission import apply
 from holdfast.cli.workloads import cancel, goodput, listing, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
@@ -95,7 +96,10 @@ def _options(
 _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
-for group in (submit, apply, init, validate, simulate, listing, read, goodput, graph, watch, logs, steer, cancel):
+for group in (
+    *(submit, apply, init, validate, simulate, listing, read, goodput, graph),
+    *(watch, ui, report, logs, steer, cancel),
+):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)
 app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)

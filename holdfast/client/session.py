@@ -229,23 +229,10 @@ class Holdfast:
             foreign: Called with the id of each workflow of type `Workload` that is not Holdfast's. These are left out
                 (row D54).
         """
-        terms = [f"WorkflowType = {_quoted(names.WORKLOAD_WORKFLOW)}"]
-        wanted = {
-            names.SA_CLUSTER: cluster,
-            names.SA_NAMESPACE: namespace,
-            names.SA_PHASE: str(phase) if phase is not None else None,
-            names.SA_QUEUE: queue,
-        }
-        terms += [f"{key} = {_quoted(value)}" for key, value in wanted.items() if value is not None]
-        if running is not None:
-            terms.append(f"ExecutionStatus {'=' if running else '!='} 'Running'")
-        else:
-            terms.append("ExecutionStatus != 'ContinuedAsNew'")
-        if query:
-            terms.append(f"({query})")
+        terms = _terms(cluster, namespace, phase, queue, running, query)
         with refusals(self.place):
             found, size = 0, _PAGE if limit is None or labels is not None else min(limit, _PAGE)
-            async for execution in self.client.list_workflows(" AND ".join(terms), page_size=size):
+            async for execution in self.client.list_workflows(terms, page_size=size):
                 summary = await _summary(execution)
                 if summary is None:
                     if foreign is not None:
@@ -298,6 +285,14 @@ class Holdfast:
         counted = [one for one in ledgers if one is not None]
         return together(counted, queue=queue, node=node, cause=cause, notes=tuple(notes))
 
+    async def count(
+        self, *, cluster: str | None = None, namespace: str | None = None, phase: Phase | str | None = None
+    ) -> int:
+        """Return how many workloads match, from Temporal's visibility store. The arguments are those of `list`."""
+        with refusals(self.place):
+            counted = await self.client.count_workflows(_terms(cluster, namespace, phase))
+        return counted.count
+
     def require_cluster(self, cluster: str | None = None) -> str:
         """Return the given cluster, or the session's.
 
@@ -315,6 +310,32 @@ class Holdfast:
 
     def _run(self, begun: Begun) -> Run:
         return Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
+
+
+def _terms(
+    cluster: str | None,
+    namespace: str | None,
+    phase: Phase | str | None,
+    queue: str | None = None,
+    running: bool | None = None,
+    query: str | None = None,
+) -> str:
+    """Return the workloads that match as a condition in Temporal's list filter language."""
+    terms = [f"WorkflowType = {_quoted(names.WORKLOAD_WORKFLOW)}"]
+    wanted = {
+        names.SA_CLUSTER: cluster,
+        names.SA_NAMESPACE: namespace,
+        names.SA_PHASE: str(phase) if phase is not None else None,
+        names.SA_QUEUE: queue,
+    }
+    terms += [f"{key} = {_quoted(value)}" for key, value in wanted.items() if value is not None]
+    if running is not None:
+        terms.append(f"ExecutionStatus {'=' if running else '!='} 'Running'")
+    else:
+        terms.append("ExecutionStatus != 'ContinuedAsNew'")
+    if query:
+        terms.append(f"({query})")
+    return " AND ".join(terms)
 
 
 def _quoted(value: str) -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast import names
+from holdfast.cli.common.serve import serve
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    import ssl
-
-    from aiohttp import web
-
     from holdfast.codec.keyfile import KeySet
 
 keys = typer.Typer(
@@ -88,24 +84,7 @@ def codec_server(
     context = tls_context(tls_cert_file, tls_key_file)
     check_address(address, context is not None)
     app = application(Codec(Keys(key_file), accept_plaintext=True), Access(token_file, origin or ()), also_encrypt)
-    asyncio.run(_serve(app, address, context))
-
-
-async def _serve(app: web.Application, address: str, context: ssl.SSLContext | None) -> None:
-    from holdfast.worker.runtime.health import listen
-
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    try:
-        runner, bound = await listen(app, address, context)
-    except OSError as error:
-        raise HoldfastError(f"--address {address}: cannot be listened on: {error.strerror or error}") from None
-    try:
-        typer.echo(f"decrypts at {'https' if context else 'http'}://{bound}")
-        await stop.wait()
-    finally:
-        await runner.cleanup()
+    asyncio.run(serve(app, address, f"--address {address}", lambda url: f"decrypts at {url}", context))
 
 
 def add_to(app: typer.Typer, panel: str) -> None:

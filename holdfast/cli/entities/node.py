@@ -42,7 +42,7 @@ def list_nodes(
     async def go() -> tuple[str, NodeBook | None, ProvisionerStatus | None]:
         async with session(place) as holdfast:
             name = holdfast.require_cluster(place.cluster)
-            return name, await holdfast.node_book(name), await _provisioner(holdfast, name)
+            return name, await holdfast.node_book(name), await provisioner_status(holdfast, name)
 
     name, book, told = asyncio.run(go())
     emit(document(book, told), output, lambda: shown(name, book, told, datetime.now(UTC)))
@@ -142,7 +142,8 @@ def _ask(place: Place, output: Output, *, wait: bool, **asked: Any) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-async def _provisioner(holdfast: Holdfast, cluster: str) -> ProvisionerStatus | None:
+async def provisioner_status(holdfast: Holdfast, cluster: str) -> ProvisionerStatus | None:
+    """Return the status of a cluster's provisioner; None if the cluster has none."""
     from holdfast.client.provisioner import NoProvisioner
 
     try:

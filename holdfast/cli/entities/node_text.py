@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.cli.common import output
 from holdfast.cli.common.render import age
 from holdfast.cli.common.screen import table
-from holdfast.model import NodeBook, NodeState, NodeWord
+from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
 from holdfast.model.entities.provisioner import ProvisionerStatus
 from holdfast.policy.nodes.provisioner import verb_of
 
@@ -31,7 +31,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
         rows = [
             (
                 one.name,
-                _state(one.state, one.word),
+                state_of(one),
                 age(now - one.since),
                 one.why + (f"; {one.unasked}" * bool(one.unasked)),
             )
@@ -62,5 +62,6 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
     return "\n\n".join(parts)
 
 
-def _state(state: NodeState, word: NodeWord) -> str:
-    return "Down, being powered off" if word is NodeWord.FENCING else str(state)
+def state_of(record: NodeRecord) -> str:
+    """Return a node's state for people."""
+    return "Down, being powered off" if record.word is NodeWord.FENCING else str(record.state)

@@ -13,6 +13,7 @@ from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, se
 from holdfast.cli.common.output import document, emit
 
 if TYPE_CHECKING:
+    from holdfast.client import Holdfast
     from holdfast.client.queue import QueueRun
     from holdfast.model.entities.queue import QueueStatus
 
@@ -75,6 +76,29 @@ def show(
     emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
 
 
+async def statuses(holdfast: Holdfast) -> tuple[list[QueueStatus], dict[str, str]]:
+    """Return the status of each queue of a cluster, and of those that do not answer the name and the reason.
+
+    Raises:
+        NotReachable: if Temporal does not answer.
+    """
+    from holdfast.client.configured import NotThere
+    from holdfast.errors import NotAnswering
+
+    runs = await holdfast.queues()
+    answers = await asyncio.gather(*(one.status() for one in runs), return_exceptions=True)
+    told: list[QueueStatus] = []
+    silent: dict[str, str] = {}
+    for run, answer in zip(runs, answers, strict=True):
+        if isinstance(answer, NotAnswering):
+            silent[run.name] = str(answer)
+        elif not isinstance(answer, BaseException):
+            told.append(answer)
+        elif not isinstance(answer, NotThere):  # A queue that has just ended is still listed for a second.
+            raise answer
+    return told, silent
+
+
 @app.command("list")
 @grouped
 def list_(
@@ -83,23 +107,10 @@ def list_(
 ) -> None:
     """List the queues of a cluster."""
     from holdfast.cli.entities.queue_text import listed
-    from holdfast.client.configured import NotThere
-    from holdfast.errors import NotAnswering
 
     async def go() -> tuple[list[QueueStatus], dict[str, str]]:
         async with session(place) as holdfast:
-            runs = await holdfast.queues()
-            answers = await asyncio.gather(*(one.status() for one in runs), return_exceptions=True)
-        told: list[QueueStatus] = []
-        silent: dict[str, str] = {}
-        for run, answer in zip(runs, answers, strict=True):
-            if isinstance(answer, NotAnswering):
-                silent[run.name] = str(answer)
-            elif not isinstance(answer, BaseException):
-                told.append(answer)
-            elif not isinstance(answer, NotThere):  # A queue that has just ended is still listed for a second.
-                raise answer
-        return told, silent
+            return await statuses(holdfast)
 
     told, silent = asyncio.run(go())
     documents = [*map(document, told), *({"name": name, "error": why} for name, why in silent.items())]

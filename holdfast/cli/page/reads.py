@@ -1,0 +1,137 @@
+"""What the local pages show, read through the client. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from holdfast import names
+from holdfast.cli.entities.graph_text import drawn
+from holdfast.cli.entities.node import provisioner_status
+from holdfast.cli.entities.queue import statuses
+from holdfast.cli.page.timeline import timeline_of
+from holdfast.client import ExplanationView, Holdfast, Run, Summary
+from holdfast.client.connection import refusals
+from holdfast.errors import HoldfastError, NotReachable
+from holdfast.model import Phase
+from holdfast.past import Story
+
+LISTED: Final = 500
+"""Workloads in the table of the fleet."""
+_STORIES_KEPT: Final = 16
+Values = dict[str, Any]
+"""What a template is given."""
+
+
+@dataclass
+class Reader:
+    """Reads for the pages of one cluster, over one connection, which is made when it is first needed."""
+
+    cluster: str
+    connect: Callable[[], AbstractAsyncContextManager[Holdfast]]
+    _open: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _session: Holdfast | None = None
+    _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _stories: OrderedDict[tuple[str, str, int], Story] = field(default_factory=OrderedDict[tuple[str, str, int], Story])
+    """The lives that were read last, by workflow, run and the length of its history."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._open.aclose()
+
+    async def fleet(self, phase: Phase | None, namespace: str) -> Values:
+        """Return how many workloads are in each phase, and the newest ones that match."""
+        holdfast, within = await self._connected(), namespace or None
+
+        async def listed() -> list[Summary]:
+            found = holdfast.list(cluster=self.cluster, namespace=within, phase=phase, limit=LISTED)
+            return [one async for one in found]
+
+        async def count(one: Phase) -> int:
+            return await holdfast.count(cluster=self.cluster, namespace=within, phase=one)
+
+        found, counts = await asyncio.gather(listed(), asyncio.gather(*map(count, Phase)))
+        return {
+            "counts": {one: number for one, number in zip(Phase, counts, strict=True) if number},
+            "found": found,
+            "limit": LISTED,
+        }
+
+    async def workload(self, namespace: str, name: str) -> Values:
+        """Return a workload's explanation and life, and its graph if it is part of one.
+
+        Raises:
+            WorkloadNotFound: if Temporal does not know it.
+        """
+        holdfast = await self._connected()
+        run = await holdfast.get(name, namespace, self.cluster)
+        with refusals(holdfast.place):
+            description = await run.handle.describe()
+        graph = str((await description.memo()).get(names.MEMO_GRAPH, ""))
+        story, told, tree = await asyncio.gather(
+            self._story(run, (description.id, description.run_id, description.history_length)),
+            _told(run),
+            _tree(holdfast, graph, namespace),
+        )
+        view, problem = told
+        return {
+            "life": timeline_of(story, datetime.now(UTC)),
+            "view": view,
+            "problem": problem,
+            "graph": graph,
+            "tree": tree,
+        }
+
+    async def queues(self) -> Values:
+        """Return the status of each admission queue, and why others do not answer."""
+        told, silent = await statuses(await self._connected())
+        return {"queues": told, "silent": silent}
+
+    async def nodes(self) -> Values:
+        """Return what the node monitor and the provisioner know; None where the cluster has none."""
+        holdfast = await self._connected()
+        book, provisioner = await asyncio.gather(
+            holdfast.node_book(self.cluster), provisioner_status(holdfast, self.cluster)
+        )
+        return {"book": book, "provisioner": provisioner}
+
+    async def _connected(self) -> Holdfast:
+        async with self._connecting:
+            if self._session is None:
+                self._session = await self._open.enter_async_context(self.connect())
+            return self._session
+
+    async def _story(self, run: Run, key: tuple[str, str, int]) -> Story:
+        """Return a life; it is read again only once its history is longer."""
+        story = self._stories.pop(key, None) or await run.story()
+        self._stories[key] = story
+        while len(self._stories) > _STORIES_KEPT:
+            self._stories.popitem(last=False)
+        return story
+
+
+async def _told(run: Run) -> tuple[ExplanationView | None, str]:
+    """Return what a workload says of itself, or why it says nothing: its life may still be readable."""
+    try:
+        return await run.explain(), ""
+    except NotReachable:
+        raise
+    except HoldfastError as error:
+        return None, str(error)
+
+
+async def _tree(holdfast: Holdfast, graph: str, namespace: str) -> str:
+    """Return the graph that a workload is part of, drawn; or why its graph does not answer."""
+    if not graph:
+        return ""
+    try:
+        return drawn(await holdfast.graph(graph, namespace).status())
+    except NotReachable:
+        raise
+    except HoldfastError as error:
+        return str(error)
