@@ -129,6 +129,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             copy_index=copy_index,
+            copy_launch=given.copy_launches.get(component.name, {}).get(copy_index) if copy_index is not None else None,
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None

@@ -187,8 +187,8 @@ TABLE: list[tuple[Spoiled, str]] = [
     ({"components": [job(copies=2, template=config(generateName="c-"))]}, "copies are named by their index"),
     ({"components": [{**job("j" * 63), "copies": 2}]}, "has 65 characters: expected at most 63"),
     (
-        {"components": [job(copies=2, template=POD)], **policy(rules=[rule(action={"unit": "Member"})])},
-        "made again tog",
+        {"components": [job(copies=2)], **policy(rules=[rule(action={"unit": "Member"})])},
+        "is made again for its own failure only: expected match.scopes [Component]",
     ),
     (after("train", "nobody"), "components[1].after[0].component: 'nobody' names no component"),
     (after("train", "serve"), "components[1].after[0].component: 'serve' would wait for itself"),

@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model import (
         Component,
         InterruptedCreate,
+        Operation,
         OperationKind,
         Phase,
         RefusedCreate,
@@ -26,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         AnchorKind,
         CheckpointInput,
         ClearInput,
+        CopyLaunch,
         CreateInput,
         DataVolume,
         GangPods,
@@ -172,6 +174,20 @@ def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
     )
 
 
+def copy_launches(state: State) -> dict[str, dict[int, CopyLaunch]]:
+    """Return which launch each copy has that was restarted alone (row J23)."""
+    number = state.attempt.number if state.attempt is not None else 0
+    return {
+        name: {index: CopyLaunch(launch=one.launches_in(number), restarts=one.restarts) for index, one in known.items()}
+        for name, known in state.copy_restarts.items()
+    }
+
+
+def _is_again(operation: Operation, name: str) -> bool:
+    """Whether a replacement makes a component again, and not for the first time."""
+    return bool(operation.launches.get(name)) or name in operation.copies
+
+
 def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
     """Return the checkpoint request for the pods of the attempt; None where there is none."""
     request, operation = checkpoint_request(state), state.operation
@@ -232,6 +248,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             owner_uid=owner,
             components=components,
             config_hashes=spec.config_hashes,
+            copy_launches=copy_launches(state),
             labels=spec.labels,
             resume_from=resume_from,
             bounds=bounds,
@@ -294,6 +311,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=tuple(one for one in made_of(spec, state) if one.name in again),
                 config_hashes={name: spec.config_hashes[name] for name in again},
                 launches=operation.launches,
+                copy_launches=copy_launches(state),
+                copies=operation.copies,
                 labels=spec.labels,
                 resume_from=resume_from,
                 bounds=bounds,
@@ -305,7 +324,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 waits=waits,
                 patience=_patience(spec, state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
-                graces={name: grace_left(state, name, now) for name in again if operation.launches.get(name)},
+                graces={name: grace_left(state, name, now) for name in again if _is_again(operation, name)},
                 parts=True,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
@@ -350,6 +369,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=tuple(one for one in made_of(spec, state) if one.name in resuming),
                 config_hashes={name: attempt.config[name] for name in resuming} if attempt is not None else {},
                 launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
+                copy_launches=copy_launches(state),
                 labels=spec.labels,
                 turn=attempt.turns if attempt is not None else 0,
                 gang=gang,

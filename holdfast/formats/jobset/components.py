@@ -23,6 +23,7 @@ REPLICATED_JOB: Final = f"{PREFIX}replicatedjob-name"
 REPLICATED_JOB_REPLICAS: Final = f"{PREFIX}replicatedjob-replicas"
 GLOBAL_REPLICAS: Final = f"{PREFIX}global-replicas"
 RESTART_ATTEMPT: Final = f"{PREFIX}restart-attempt"
+JOB_RESTART_ATTEMPT: Final = f"{PREFIX}job-restart-attempt"
 JOB_INDEX: Final = f"{PREFIX}job-index"
 JOB_GLOBAL_INDEX: Final = f"{PREFIX}job-global-index"
 JOB_KEY: Final = f"{PREFIX}job-key"
@@ -134,6 +135,7 @@ def copy_labels(shape: Shape, job: ReplicatedJobPart) -> dict[str, CopyLabel]:
         JOB_GLOBAL_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job)),
         JOB_GROUP_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job, group)),
         JOB_KEY: CopyLabel(word=CopyWord.KEY),
+        **({JOB_RESTART_ATTEMPT: CopyLabel(word=CopyWord.RESTARTS)} if shape.restarts_jobs else {}),
         **apart_labels(shape.exclusive(job)),
     }
 

@@ -29,9 +29,17 @@ INT32_MAXIMUM: Final = 2**31 - 1
 Int32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAXIMUM)]
 
 FailureAction = Literal[
-    "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "RestartReplicatedJob", "FailJob"
+    "FailJobSet",
+    "RestartJobSet",
+    "RestartJobSetAndIgnoreMaxRestarts",
+    "RestartJob",
+    "RestartJobAndIgnoreMaxRestarts",
+    "RestartReplicatedJob",
+    "FailJob",
 ]
-"""The three published actions, and the two that the proposal defers (row J19)."""
+"""The five published actions, and two of Holdfast's own (row J19)."""
+RESTARTS_JOB: Final[frozenset[FailureAction]] = frozenset({"RestartJob", "RestartJobAndIgnoreMaxRestarts"})
+"""The actions that restart the failed Job alone (row J23)."""
 JobFailureReason = Literal[
     "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"
 ]
@@ -178,6 +186,12 @@ class Shape:
         if not asking:
             return None
         return Exclusive(asking[0][EXCLUSIVE], any(NODE_SELECTOR in level for level in asking))
+
+    @property
+    def restarts_jobs(self) -> bool:
+        """Whether a rule restarts the failed Job alone (row J23)."""
+        rules = self.spec.failurePolicy.rules or () if self.spec.failurePolicy is not None else ()
+        return any(rule.action in RESTARTS_JOB for rule in rules)
 
     def coordinator(self) -> str | None:
         """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""

@@ -35,6 +35,7 @@ from holdfast.model import (
 )
 from holdfast.model.calls.plan import (
     AnchorKind,
+    CopyLaunch,
     DataVolume,
     GangPods,
     PlannedComponent,
@@ -52,6 +53,8 @@ _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)
 """How the pods of the workload's gang are made, if it has one."""
 
 
+_CopyLaunches = Annotated[dict[str, dict[int, CopyLaunch]], Field(exclude_if=lambda value: not value)]
+"""By component and index: the copies that were made again alone (row J23)."""
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
 """The data sets that the workload's pods read, if any: always the same within one attempt (row L14)."""
 
@@ -117,6 +120,7 @@ class MakeInput(Payload):
     """By component: the digest of their configuration that its pods carry."""
     launches: dict[str, int] = {}
     """By component: how often it has been made again within this attempt; 0 if left out."""
+    copy_launches: _CopyLaunches = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
@@ -243,6 +247,8 @@ class ReplaceInput(MakeInput):
 
     grace: float
     """Seconds for pods to end by themselves."""
+    copies: Annotated[dict[str, tuple[int, ...]], Field(exclude_if=lambda value: not value)] = {}
+    """By component: the only copies that are made again, by index; all, if left out (row J23)."""
     graces: dict[str, float] = {}
     """By component: the rest of its grace, if an operation that was broken off had begun it."""
     parts: bool = False
@@ -344,6 +350,7 @@ class UnparkInput(Payload):
     components: tuple[Component, ...]
     config_hashes: dict[str, str] = {}
     launches: dict[str, int] = {}
+    copy_launches: _CopyLaunches = {}
     labels: dict[str, str] = {}
     gang: _Gang = None
     turn: int
@@ -613,6 +620,7 @@ __all__ = [
     "Cleared",
     "CreateInput",
     "Created",
+    "CopyLaunch",
     "DataVolume",
     "GangPods",
     "LookNodesInput",

@@ -20,7 +20,7 @@ from holdfast.model.spec.component import Component
 from holdfast.model.spec.gang_members import check_gang, members_of
 from holdfast.model.spec.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
 from holdfast.model.spec.mount import MOUNTS_MAXIMUM, Mount, check_mounts
-from holdfast.model.spec.policy import Policy
+from holdfast.model.spec.policy import Match, Policy
 from holdfast.model.spec.probe import Probe
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
@@ -164,22 +164,25 @@ class Workload(Model):
         return self
 
     def _check_units(self) -> None:
-        """Refuse the unit Member for components whose pods a controller creates (row U7)."""
-        named = [(f"policy.rules[{one.name}].action", one.action, one.match.components) for one in self.policy.rules]
-        for path, action, components in [*named, ("policy.default", self.policy.default, ())]:
+        """Refuse the unit Member for failures of pods that a controller creates (rows U7, J23)."""
+        named = [(f"policy.rules[{one.name}].action", one.action, one.match) for one in self.policy.rules]
+        for path, action, match in [*named, ("policy.default", self.policy.default, Match())]:
             if not action.alone or action.unit is not Scope.MEMBER:
                 continue
             for component in self.components:
-                meant = component.name in components or (not components and component.expected_pods)
-                if meant and component.copies is not None:
-                    raise ValueError(
-                        f"{path}.unit: Member: the copies of {component.title} are made again together: "
-                        "expected Component or Workload"
-                    )
-                if meant and not component.bare:
+                meant = component.name in match.components or (not match.components and component.expected_pods)
+                if not meant or component.bare:
+                    continue
+                if component.copies is None:
                     raise ValueError(
                         f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
                         "expected Component or Workload"
+                    )
+                # A failure of a pod does not say which copy it belongs to.
+                if match.scopes != (Scope.COMPONENT,):
+                    raise ValueError(
+                        f"{path}.unit: Member: a copy of {component.title} is made again for its own failure only: "
+                        "expected match.scopes [Component], or the unit Component or Workload"
                     )
 
     def _check_lifecycle(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from holdfast.model import ExcludedNode, Failure, Reason
 
@@ -72,6 +73,15 @@ class Resubmit:
     why: str
 
 
+class CopyAgain(NamedTuple):
+    """One copy of a component that is recreated alone (row J23)."""
+
+    component: str
+    index: int
+    charged: bool
+    """Whether it charges a budget of the workload."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replace:
     """Recreate these components within the attempt."""
@@ -81,7 +91,9 @@ class Replace:
     """The components whose own budget is charged for it."""
     why: str
     ruled: tuple[str, ...] = ()
-    """The components that a rule restarts; each counts as one restart."""
+    """The components that a rule restarts, each once per restart."""
+    copies: tuple[CopyAgain, ...] = ()
+    """Of components that are in `components`, the only copies that are recreated."""
     charges: tuple[str, ...] = ()
     """The workload's budgets that are charged, each once per occurrence in this list."""
     limited: tuple[str, ...] = ()
