@@ -12,7 +12,7 @@ from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, assess, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
 from holdfast.policy.attempt.park import park, unpark
-from holdfast.policy.attempt.copies import forgiven, restarted
+from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.replace import joined, replaced_at
 from holdfast.policy.attempt.requeue import next_cycle
 from holdfast.policy.attempt.settle import enter, settle
@@ -353,7 +353,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
             if kind is OperationKind.CHECKPOINT and isinstance(decision, Wait):
                 return Sleep(decision.until, decision.why)
             if kind is OperationKind.REPLACE and _launches(state) != (running.launches, running.copies):
-                return Interrupt(f"beginning anew with {spec.titles(_launches(state)[0])}")
+                return Interrupt(f"beginning anew with {titles_again(spec, state.attempt) if state.attempt else ''}")
             if kind is OperationKind.REPLACE and isinstance(decision, Wait):
                 return Sleep(decision.until, wanted.why)
             if is_timed(spec, state, kind) and patience(state) != running.patience:
@@ -434,8 +434,8 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             until = min(filter(None, (due_at(spec, state, request), ends_at(state))))
             return Run(OperationKind.CHECKPOINT, why, until)
         if attempt.replacing and not isinstance(decision, Look):
-            what = spec.titles(attempt.replacing)
-            doing = "making again" if any(_launches(state).values()) else "creating"
+            what, (launches, copies) = titles_again(spec, attempt), _launches(state)
+            doing = "making again" if copies or any(launches.values()) else "creating"
             return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
     return _idle(spec, state, decision)
 
