@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.cluster import (
         AnchorKind,
         CheckpointInput,
+        ClaimLeft,
         ClearInput,
         CopyLaunch,
         CreateInput,
@@ -249,6 +250,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             components=components,
             config_hashes=spec.config_hashes,
             copy_launches=copy_launches(state),
+            claims=spec.volume_claims,
             labels=spec.labels,
             resume_from=resume_from,
             bounds=bounds,
@@ -408,6 +410,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
+                claims=tuple(
+                    ClaimLeft(name=one.name, goes=operation.releases and not one.retain) for one in spec.volume_claims
+                ),
                 follows=None if forced else asking(spec, state, target),
             )
             # It may last longer than `until`: a removal that began late still gives its pods their full grace.

@@ -9,6 +9,7 @@ from typing import Any, Final
 from holdfast import names
 from holdfast.errors import Problem
 from holdfast.formats.jobset.apart import LISTS, PLACED_BY
+from holdfast.formats.jobset.claims import claim_problems
 from holdfast.formats.jobset.document import (
     EXCLUSIVE,
     INT32_MAXIMUM,
@@ -46,6 +47,7 @@ def problems(shape: Shape) -> Iterator[Problem]:
     yield from _network(shape)
     yield from _policies(shape)
     yield from _coordinator(shape)
+    yield from claim_problems(shape)
 
 
 def rule_name(rule: RulePart, index: int) -> str:

@@ -17,6 +17,7 @@ CONTROLLER: Final = "jobset.sigs.k8s.io/jobset-controller"
 PREFIX: Final = "jobset.sigs.k8s.io/"
 """Prefix of the labels and annotations on child Jobs and pods."""
 
+JOBSET_NAME: Final = f"{PREFIX}jobset-name"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """The label of nodes whose values are topology domains: one Job a domain, and one domain a Job (row J21)."""
 NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -116,6 +117,34 @@ class CoordinatorPart(Part):
     podIndex: int | None = None
 
 
+class ClaimTemplatePart(Part):
+    """One claim; its `spec` is the claim's own, which the API server validates, and its status is not read."""
+
+    apiVersion: Literal["v1"] | None = None
+    kind: Literal["PersistentVolumeClaim"] | None = None
+    metadata: MetadataPart
+    spec: dict[str, Any] = {}
+    status: Any = None
+
+
+class RetentionPolicyPart(Part):
+    """What becomes of claims when the JobSet is deleted."""
+
+    whenDeleted: Literal["Delete", "Retain"] | None = None
+
+
+class VolumeClaimPolicyPart(Part):
+    """Claims that the replicated jobs share, and what becomes of them."""
+
+    templates: Annotated[list[ClaimTemplatePart], Field(max_length=50)] | None = None
+    retentionPolicy: RetentionPolicyPart | None = None
+
+    @property
+    def retains(self) -> bool:
+        """Whether the claims stay when the JobSet is deleted."""
+        return self.retentionPolicy is not None and self.retentionPolicy.whenDeleted == "Retain"
+
+
 class SpecPart(Part):
     """The spec of a JobSet."""
 
@@ -128,6 +157,7 @@ class SpecPart(Part):
     coordinator: CoordinatorPart | None = None
     managedBy: str | None = None
     ttlSecondsAfterFinished: Annotated[int, Field(ge=0, le=INT32_MAXIMUM)] | None = None
+    volumeClaimPolicies: Annotated[list[VolumeClaimPolicyPart], Field(max_length=50)] | None = None
 
 
 class JobSet(Part):

@@ -48,6 +48,7 @@ from holdfast.model.calls.plan import (
 from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
 from holdfast.model.spec.selection import Selection
+from holdfast.model.spec.volume_claim import VolumeClaim
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
 """How the pods of the workload's gang are made, if it has one."""
@@ -150,9 +151,12 @@ class MakeInput(Payload):
 class CreateInput(MakeInput):
     """Create all components in order, owned by the attempt's owner, then mark the owner submitted (rows S1 to S4).
 
+    The workload's own claims come first: those that exist are left as they are (row J22).
     Several copies of one component are created at a time; a refusal of one names it, and stops the others' creation.
     """
 
+    claims: Annotated[tuple[VolumeClaim, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The workload's own claims, which are created first."""
     report_submitted: Report
     """The status applied when all components exist."""
     hands_over: bool = False
@@ -459,6 +463,14 @@ class ObserveInput(Payload):
     """Whether a failure that it confirms is acted on at once: then the next operation may carry its report."""
 
 
+class ClaimLeft(Payload):
+    """A claim of the workload, as the removal of an attempt finds it (row J22)."""
+
+    name: str
+    goes: bool
+    """Whether it is deleted and proven gone, too: this ends the workload's life, and it is not to be retained."""
+
+
 class RemoveInput(Payload):
     """Remove an attempt and prove it gone, waiting at most until `until` (then `Removed.gone` is false).
 
@@ -490,6 +502,8 @@ class RemoveInput(Payload):
     """Once gone: remove our finalizer from the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False
     """Once gone and released: delete the anchor too (the user deleted the workload)."""
+    claims: Annotated[tuple[ClaimLeft, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The workload's own claims."""
     follows: CheckpointInput | None = None
     """The checkpoint under way as it begins: answers of pods within their termination grace are returned (row L19)."""
 
@@ -616,6 +630,7 @@ __all__ = [
     "AnchorKind",
     "CheckpointInput",
     "Checkpointed",
+    "ClaimLeft",
     "ClearInput",
     "Cleared",
     "CreateInput",

@@ -23,6 +23,7 @@ from holdfast.model.spec.mount import MOUNTS_MAXIMUM, Mount, check_mounts
 from holdfast.model.spec.policy import Match, Policy
 from holdfast.model.spec.probe import Probe
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
+from holdfast.model.spec.volume_claim import VOLUME_CLAIMS_MAXIMUM, VolumeClaim, check_volume_claims
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
 from holdfast.model.words import Outside
 
@@ -80,6 +81,10 @@ class Workload(Model):
     """How it saves its state before it is suspended or preempted; none: it does not (row L32)."""
     mounts: Annotated[tuple[Mount, ...], Field(max_length=MOUNTS_MAXIMUM, exclude_if=lambda value: not value)] = ()
     """The data sets that its pods read: staged before it is admitted, and before each attempt (row L14)."""
+    volume_claims: Annotated[
+        tuple[VolumeClaim, ...], Field(max_length=VOLUME_CLAIMS_MAXIMUM, exclude_if=lambda value: not value)
+    ] = ()
+    """The claims that belong to it, and not to one of its attempts: made before the components (row J22)."""
     gang: Annotated[Gang | None, Field(exclude_if=lambda value: value is None)] = None
     """How the pods of its one Job meet as members of an elastic gang (rows T1 to T14); none: no gang."""
     graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
@@ -156,6 +161,7 @@ class Workload(Model):
         self._check_dependencies()
         self._check_checkpoint()
         check_mounts(self.mounts, self.components)
+        check_volume_claims(self.volume_claims, self.components)
         if self.gang is not None:
             check_gang(self.gang, self.components, self.lifecycle, self.policy.deletion.suspend)
         size = len(self.model_dump_json().encode())
