@@ -14,7 +14,7 @@ from holdfast.errors import ManagedElsewhere
 from holdfast.formats import read
 from holdfast.formats.jobset.document import EXCLUSIVE, NAMESPACED_JOB, NO_SCHEDULE, NODE_SELECTOR, FailureAction
 from holdfast.formats.jobset.policy import ACTIONS
-from holdfast.model import ActionKind, CopyWord, Scope
+from holdfast.model import ActionKind, CopyLabel, CopyWord, Scope
 from holdfast.profiles.jobset import POLICY, RULES_BEFORE
 from tests.formats.documents import PODS, Json
 from tests.formats.jobset.jobsets import P, component, jobset_of, one, replicated
