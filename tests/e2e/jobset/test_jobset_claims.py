@@ -101,7 +101,7 @@ async def test_J22_a_claim_that_is_there_is_used_if_it_is_retained_and_refused_o
     assert "expected the retention policy Retain" in status.message
     assert await jobs(space, "train") == {}, "nothing else was made"
     await handle.signal("cancel", "another policy")
-    await reach(space, handle, "Cancelled")
+    assert (await handle.result()).phase == "Failed"
     assert await uids(space) == there, "it was not made for the workload"
     other = await space.submit(claiming(once("driver"), mounts("loader", "out"), out="Retain"))
     await attempt(space, other, 1)
