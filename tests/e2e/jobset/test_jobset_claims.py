@@ -9,7 +9,7 @@ import pytest
 from holdfast import names
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space
-from tests.e2e.jobset.jobset_life import end_pod, jobs, once, reach
+from tests.e2e.jobset.jobset_life import end_pod, jobs, once, reach, runs
 from tests.e2e.peers.jobsets import P, jobset
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="session")]
@@ -78,13 +78,15 @@ async def test_J22_claims_outlive_restarts_and_suspension_and_go_or_stay_with_th
     await end_pod(space, "train-driver-0", 1)
     await attempt(space, handle, 2)
     assert await uids(space) == there, "a restart leaves them"
+    await runs(space, handle, document, driver=1, loader=0)
     await handle.signal(names.SIGNAL_SUSPEND, "make room")
     await reach(space, handle, "Suspended")
     assert await uids(space) == there, "so does a suspension"
     await handle.signal(names.SIGNAL_RESUME, "room again")
     await attempt(space, handle, 2)
     await handle.signal("cancel", "enough")
-    status = await reach(space, handle, "Cancelled")
+    status = await space.ended(handle)
+    assert status.phase == "Cancelled"
     assert status.claims is not None
     assert status.claims.names == ("out-train",)
     assert await uids(space) == {"out-train": there["out-train"]}, "it has ended, so the other is proven gone"
@@ -101,10 +103,10 @@ async def test_J22_a_claim_that_is_there_is_used_if_it_is_retained_and_refused_o
     assert "expected the retention policy Retain" in status.message
     assert await jobs(space, "train") == {}, "nothing else was made"
     await handle.signal("cancel", "another policy")
-    assert (await handle.result()).phase == "Failed"
+    assert (await space.ended(handle)).phase == "Failed"
     assert await uids(space) == there, "it was not made for the workload"
     other = await space.submit(claiming(once("driver"), mounts("loader", "out"), out="Retain"))
     await attempt(space, other, 1)
     await other.signal("cancel", "enough")
-    await reach(space, other, "Cancelled")
+    assert (await space.ended(other)).phase == "Cancelled"
     assert await uids(space) == there
