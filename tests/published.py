@@ -54,7 +54,7 @@ REASONS: Final = {
 HEAD: Final = """# Published examples
 Every example file of JobSet and of AppWrapper, and whether Holdfast accepts it.
 
-- **accepted**: Holdfast takes it as it is, as `holdfast validate` says. The API server was not asked, and no image was run.
+- **accepted**: Holdfast takes it as it is, as `holdfast validate` says. No API server was asked.
 - **no workload**: the file brings no pods. It belongs to another program, or prepares the cluster.
 - **refused**: with the reason.
 

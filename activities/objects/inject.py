@@ -111,9 +111,7 @@ def inject(
     if copy_index is not None:
         metadata["name"] = names.copy_name(metadata["name"], copy_index)
         alone = copy_launch or CopyLaunch(restarts=0)
-        copied = Copy(
-            target, metadata["name"], copy_index, attempt - 1 + launch, alone.restarts, placement.priority
-        )
+        copied = Copy(target, metadata["name"], copy_index, attempt - 1 + launch, alone.restarts, placement.priority)
         of_copy, selected = copy_labels(component.copy_labels, copied), copy_labels(component.copy_selectors, copied)
         launch += alone.launch
     metadata.pop("generateName", None)

@@ -41,9 +41,7 @@ async def make_claims(site: Site, given: CreateInput, owner: Object, pulse: Puls
             raise
 
 
-def claim_object(
-    claim: VolumeClaim, target: Target, installation: str, owners: Sequence[Mapping[str, Any]]
-) -> Object:
+def claim_object(claim: VolumeClaim, target: Target, installation: str, owners: Sequence[Mapping[str, Any]]) -> Object:
     """Return the object to create for a claim. Pure."""
     ours = {names.LABEL_INSTALLATION: installation, names.LABEL_WORKLOAD_UID: target.workload_uid}
     metadata: dict[str, Any] = {
@@ -82,7 +80,7 @@ def _recognized(target: Target, claim: VolumeClaim, found: Object) -> Object:
 
 
 def _same(wanted: Any, found: Any) -> bool:
-    """Whether a field of a claim has the wanted value; the API server adds fields, and writes quantities its own way."""
+    """Whether a field of a claim has the wanted value; the API server adds fields and writes quantities its own way."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_same(value, found.get(key)) for key, value in wanted.items())
     if wanted == found:

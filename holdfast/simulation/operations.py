@@ -77,8 +77,9 @@ class Activity:
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
         self._waits_for_rights = waits
         self._made: list[ObjectRef] = []
-        now, again = world.clock.now, (
-            name for name in self._replacing if operation.launches.get(name) or name in operation.copies
+        now, again = (
+            world.clock.now,
+            (name for name in self._replacing if operation.launches.get(name) or name in operation.copies),
         )
         self._graces = {name: timedelta(seconds=grace_left(state, name, now)) for name in again}
         borne = state.attempt.borne_again if state.attempt is not None else 0.0

@@ -83,7 +83,9 @@ def _counts(shape: Shape, job: ReplicatedJobPart, path: str) -> Iterator[Problem
     for one in infer(template)[1]:
         yield Problem(f"{path}.{one.path}", one.message, one.value)
     if shape.restarts_jobs and replicas(job) > JOB_RESTARTS_MAXIMUM:
-        message = f"expected at most {JOB_RESTARTS_MAXIMUM} beside the actions RestartJob and RestartJobAndIgnoreMaxRestarts"
+        message = (
+            f"expected at most {JOB_RESTARTS_MAXIMUM} beside the actions RestartJob and RestartJobAndIgnoreMaxRestarts"
+        )
         yield Problem(f"{path}.replicas", message, replicas(job))
     parallelism = job.template.spec.get("parallelism")
     if isinstance(parallelism, int) and parallelism * replicas(job) > INT32_MAXIMUM:

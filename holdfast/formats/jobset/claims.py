@@ -47,7 +47,9 @@ def claim_problems(shape: Shape) -> Iterator[Problem]:
     for path, template, _ in _templates(shape):
         name, here = template.metadata.name, f"{path}.metadata.name"
         if not names.DNS_LABEL.fullmatch(name):
-            yield Problem(here, "is also a volume's name: expected a DNS label, at most 63 characters of [-a-z0-9]", name)
+            yield Problem(
+                here, "is also a volume's name: expected a DNS label, at most 63 characters of [-a-z0-9]", name
+            )
             continue
         claim = _claim_name(shape, template)
         if len(claim) > _NAME_MAXIMUM:

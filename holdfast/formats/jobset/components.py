@@ -11,7 +11,15 @@ from pydantic import ValidationError
 from holdfast.errors import Problem, problems_of
 from holdfast.formats.jobset.apart import apart_labels, apart_selectors, keep_apart
 from holdfast.formats.jobset.claims import add_volumes
-from holdfast.formats.jobset.document import EXCLUSIVE, JOBSET_NAME, PREFIX, ReplicatedJobPart, Shape, group_name, replicas
+from holdfast.formats.jobset.document import (
+    EXCLUSIVE,
+    JOBSET_NAME,
+    PREFIX,
+    ReplicatedJobPart,
+    Shape,
+    group_name,
+    replicas,
+)
 from holdfast.formats.pods import infer, status_rule
 from holdfast.formats.references import with_config
 from holdfast.formats.settings import relocated

@@ -42,7 +42,9 @@ def titles_again(spec: Workload, attempt: Attempt) -> str:
     for component in spec.components:
         copies = attempt.replacing_copies.get(component.name)
         if copies is not None:
-            titles.append(f"copies {', '.join(map(str, copies[:_NAMED]))}{', ...' * (len(copies) > _NAMED)} of {component.title}")
+            titles.append(
+                f"copies {', '.join(map(str, copies[:_NAMED]))}{', ...' * (len(copies) > _NAMED)} of {component.title}"
+            )
         elif component.name in attempt.replacing:
             titles.append(component.title)
     return ", ".join(titles)
@@ -73,6 +75,4 @@ def restarted(state: State, copies: Iterable[CopyAgain], now: datetime) -> dict[
 
 def forgiven(found: dict[str, dict[int, CopyRestarts]]) -> dict[str, dict[int, CopyRestarts]]:
     """Return how often each copy was restarted, with nothing charged any more."""
-    return {
-        name: {index: edit(one, charged=0) for index, one in known.items()} for name, known in found.items()
-    }
+    return {name: {index: edit(one, charged=0) for index, one in known.items()} for name, known in found.items()}

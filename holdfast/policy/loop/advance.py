@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
+from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, assess, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
 from holdfast.policy.attempt.park import park, unpark
-from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.replace import joined, replaced_at
 from holdfast.policy.attempt.requeue import next_cycle
 from holdfast.policy.attempt.settle import enter, settle
@@ -184,7 +184,12 @@ def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -
     assert attempt is not None
     if not components:
         return edit(state, attempt=edit(attempt, cleared=True))
-    state = edit(state, attempt=edit(attempt, clearing_at=now, cleared=False, replacing=(), replacing_copies={}, parked=(), resuming=()))
+    state = edit(
+        state,
+        attempt=edit(
+            attempt, clearing_at=now, cleared=False, replacing=(), replacing_copies={}, parked=(), resuming=()
+        ),
+    )
     return cause(state, Reason.DELETION_INITIATED, why, now)
 
 

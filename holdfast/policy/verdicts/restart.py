@@ -96,7 +96,8 @@ def restarted_alone(
             used[charge] = spent + 1
             charges.append(charge)
     why = "; ".join(
-        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})" for (name, _), ruling in first.items()
+        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})"
+        for (name, _), ruling in first.items()
     )
     exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in whole), now)
     return Replace(

@@ -115,4 +115,7 @@ async def test_J23_jobs_that_fail_together_restart_together_and_a_restart_of_all
     assert await alone(space, handle, document) == {"driver": (None, None), "worker": ([1, 0, 1], [1, 0, 1])}
     await end_pod(space, "train-worker-2", 1)
     status = await reach(space, handle, "Failed")
-    assert (status.reason, ended(await told(space, handle, document))[0]) == ("RetryLimitExceeded", "ReachedMaxRestarts")
+    assert (status.reason, ended(await told(space, handle, document))[0]) == (
+        "RetryLimitExceeded",
+        "ReachedMaxRestarts",
+    )

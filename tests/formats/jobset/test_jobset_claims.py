@@ -1,4 +1,4 @@
-"""A JobSet's claims as a workload's: names, labels, retention, and the volumes of the pods that mount them (row J22)."""
+"""A JobSet's claims as a workload's: names, labels, retention, the volumes of the pods that mount them (row J22)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ def test_J22_claims_are_named_and_labelled_as_published_and_go_by_default():
 
 @pytest.mark.parametrize(
     ("policy", "retain"),
-    [({}, False), ({"whenDeleted": None}, False), ({"whenDeleted": "Delete"}, False), ({"whenDeleted": "Retain"}, True)],
+    [
+        ({}, False),
+        ({"whenDeleted": None}, False),
+        ({"whenDeleted": "Delete"}, False),
+        ({"whenDeleted": "Retain"}, True),
+    ],
 )
 def test_J22_only_retained_claims_stay(policy: Json, retain: bool):
     (found,) = one(claiming(claim("data"), retentionPolicy=policy)).volume_claims

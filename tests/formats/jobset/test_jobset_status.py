@@ -188,10 +188,16 @@ def test_J23_restarts_of_single_jobs_are_told_by_index_and_not_as_restarts_of_al
     budgets = (BudgetStatus(name="restart", limit=9, used=4),)
     found = shown(
         jobset_of(replicated("a", replicas=3), replicated("b"), replicated("c")),
-        told(restarts=6, budgets=budgets, copy_restarts={"a": {0: restarts(1, 1), 2: restarts(2, 1)}, "b": {0: restarts(1)}}),
+        told(
+            restarts=6,
+            budgets=budgets,
+            copy_restarts={"a": {0: restarts(1, 1), 2: restarts(2, 1)}, "b": {0: restarts(1)}},
+        ),
     )
     assert (found["restarts"], found["restartsCountTowardsMax"]) == (2, 2)
-    assert [(one.get("jobRestarts"), one.get("jobRestartsCountTowardsMax")) for one in found["replicatedJobsStatus"]] == [
+    assert [
+        (one.get("jobRestarts"), one.get("jobRestartsCountTowardsMax")) for one in found["replicatedJobsStatus"]
+    ] == [
         ([1, 0, 2], [1, 0, 1]),
         ([1], None),
         (None, None),

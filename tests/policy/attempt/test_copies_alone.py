@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from holdfast.formats.jobset import reader
-from holdfast.formats.jobset.status import status as jobset_status
 from holdfast.model import Attempt, Failure, FailureClass, Operation, OperationKind, Report, Scope, Stage, State
 from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.attempt.copies import copy_backed_off, forgiven, restarted, stays, titles_again
@@ -85,7 +84,12 @@ def test_J23_copies_that_joined_meanwhile_are_still_to_be_recreated(
     begun = joined(ATTEMPT, (), [("a", 2)])
     report = Report(sequence=1, phase="Running", reason="Replacing", message="", attempt=2)
     operation = Operation(
-        kind=OperationKind.REPLACE, attempt=2, since=NOW, report=report, launches={"a": 0}, copies=begun.replacing_copies
+        kind=OperationKind.REPLACE,
+        attempt=2,
+        since=NOW,
+        report=report,
+        launches={"a": 0},
+        copies=begun.replacing_copies,
     )
     attempt = joined(begun, (), meanwhile)
     state = State(since=START, policy=SPEC.policy, attempt=attempt, operation=operation)
@@ -98,7 +102,12 @@ def test_J23_the_whole_component_that_joined_its_copies_is_still_to_be_recreated
     begun = joined(ATTEMPT, (), [("a", 2)])
     report = Report(sequence=1, phase="Running", reason="Replacing", message="", attempt=2)
     operation = Operation(
-        kind=OperationKind.REPLACE, attempt=2, since=NOW, report=report, launches={"a": 0}, copies=begun.replacing_copies
+        kind=OperationKind.REPLACE,
+        attempt=2,
+        since=NOW,
+        report=report,
+        launches={"a": 0},
+        copies=begun.replacing_copies,
     )
     state = State(since=START, policy=SPEC.policy, attempt=joined(begun, ("a",)), operation=operation)
     after = ended(state, Replaced(), NOW).attempt
