@@ -34,8 +34,8 @@ OWNER_GONE = "OwnerGone"
 
 _MESSAGE_MAXIMUM = 500
 
-
 Recognize = Callable[[Object], Object]
+"""Returns an object that is there already if it is the wanted one; otherwise raises `Refusal`."""
 
 
 class Refusal(Exception):
@@ -47,7 +47,7 @@ class Refusal(Exception):
         self.message = message
         self.final = final
         self.subject = ""
-        """The copy that cannot be created, where the component has copies."""
+        """The copy that cannot be created, where the component has copies; or the workload's own claim."""
 
 
 class OwnerLost(Exception):
@@ -158,8 +158,8 @@ async def create_patiently(
         pulse: the heartbeats, which say what it waits for.
         waiting_for: as in `make_patiently`.
         looked: as in `make_patiently`.
-        recognize: returns an object that is there already if it is the one wanted, else raises `Refusal`; None: it is
-            wanted if an earlier try for the attempt created it.
+        recognize: what to do with an object that is there already; None: it is wanted if an earlier try for the attempt
+            created it.
 
     Raises:
         Refusal, OwnerLost, Interrupted, Outdated: as `make_patiently` does.
