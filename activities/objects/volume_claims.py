@@ -35,7 +35,7 @@ async def make_claims(site: Site, given: CreateInput, owner: Object, pulse: Puls
     for claim in given.claims:
         sent = claim_object(claim, given.target, site.installation, owner["metadata"]["ownerReferences"])
         try:
-            await create_patiently(site, given, sent, (), pulse, recognize=partial(_recognized, given.target, claim))
+            await create_patiently(site, given, sent, (), pulse, recognize=partial(recognized, given.target, claim))
         except Refusal as refusal:
             refusal.subject = claim.name
             raise
@@ -60,8 +60,12 @@ def is_ours(target: Target, found: Mapping[str, Any]) -> bool:
     return mapping(mapping(found["metadata"]).get("labels")).get(names.LABEL_WORKLOAD_UID) == target.workload_uid
 
 
-def _recognized(target: Target, claim: VolumeClaim, found: Object) -> Object:
-    """Return a claim that exists if it can be used; otherwise refuse it, as JobSet's admission does."""
+def recognized(target: Target, claim: VolumeClaim, found: Object) -> Object:
+    """Return a claim that exists if it can be used. Pure.
+
+    Raises:
+        Refusal: final, as JobSet's admission refuses it; or until a claim that is being deleted is gone.
+    """
     metadata, what = found["metadata"], f"PersistentVolumeClaim {target.namespace}/{claim.name}"
     if "deletionTimestamp" in metadata:
         raise Refusal("BeingDeleted", f"{what} is still being deleted")
