@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import NamedTuple, assert_never
+from dataclasses import dataclass
+from typing import assert_never
 
 from holdfast.model import CopyLabel, CopyWord
 from holdfast.model.calls.cluster import Target
 
 
-class Copy(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Copy:
     """One copy of a component, as its labels describe it."""
 
     target: Target

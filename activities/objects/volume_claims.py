@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from holdfast import names
 from holdfast.activities.kube.client import Conflict, KubeError, NotFound, Object
@@ -86,7 +86,8 @@ def recognized(target: Target, claim: VolumeClaim, found: Object) -> Object:
 def _same(wanted: Any, found: Any) -> bool:
     """Whether a field of a claim has the wanted value; the API server adds fields and writes quantities its own way."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_same(value, found.get(key)) for key, value in wanted.items())
+        each = cast("dict[str, Any]", wanted)
+        return isinstance(found, dict) and all(_same(value, mapping(found).get(key)) for key, value in each.items())
     if wanted == found:
         return True
     with suppress(ValueError):

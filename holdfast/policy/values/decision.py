@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from holdfast.model import ExcludedNode, Failure, Reason
 
@@ -73,7 +72,8 @@ class Resubmit:
     why: str
 
 
-class CopyAgain(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CopyAgain:
     """One copy of a component that is recreated alone (row J23)."""
 
     component: str

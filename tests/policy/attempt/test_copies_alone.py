@@ -7,7 +7,19 @@ from datetime import timedelta
 import pytest
 
 from holdfast.formats.jobset import reader
-from holdfast.model import Attempt, Failure, FailureClass, Operation, OperationKind, Report, Scope, Stage, State
+from holdfast.model import (
+    Attempt,
+    Failure,
+    FailureClass,
+    Operation,
+    OperationKind,
+    Phase,
+    Reason,
+    Report,
+    Scope,
+    Stage,
+    State,
+)
 from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.attempt.copies import copy_backed_off, forgiven, restarted, stays, titles_again
 from holdfast.policy.attempt.replace import joined
@@ -69,47 +81,37 @@ def test_J23_a_copy_that_fails_again_waits_ever_longer_in_one_attempt():
     assert copy_backed_off(edit(state, attempt=edit(ATTEMPT, number=3)), "a", 0, rule) is None
 
 
+def recreated(attempt: Attempt) -> Attempt:
+    """Return an attempt whose copy 2 has been recreated, by an operation that began before anything joined it."""
+    begun = joined(ATTEMPT, (), [("a", 2)])
+    operation = Operation(
+        kind=OperationKind.REPLACE,
+        attempt=2,
+        since=NOW,
+        report=Report(sequence=1, phase=Phase.RUNNING, reason=Reason.REPLACING, attempt=2),
+        launches={"a": 0},
+        copies=begun.replacing_copies,
+    )
+    after = ended(State(since=START, policy=SPEC.policy, attempt=attempt, operation=operation), Replaced(), NOW).attempt
+    assert after is not None
+    return after
+
+
 @pytest.mark.parametrize(
-    ("meanwhile", "replacing", "copies"),
+    ("whole", "copies", "left", "left_copies"),
     [
-        ([], (), {}),
-        ([("a", 2)], (), {}),
-        ([("a", 1)], ("a",), {"a": (1,)}),
-        ([("b", 0)], ("b",), {"b": (0,)}),
+        ((), [], (), {}),
+        ((), [("a", 2)], (), {}),
+        ((), [("a", 1)], ("a",), {"a": (1,)}),
+        ((), [("b", 0)], ("b",), {"b": (0,)}),
+        (("a",), [], ("a",), {}),
     ],
 )
-def test_J23_copies_that_joined_meanwhile_are_still_to_be_recreated(
-    meanwhile: list[tuple[str, int]], replacing: tuple[str, ...], copies: dict[str, tuple[int, ...]]
+def test_J23_what_joined_meanwhile_is_still_to_be_recreated(
+    whole: tuple[str, ...],
+    copies: list[tuple[str, int]],
+    left: tuple[str, ...],
+    left_copies: dict[str, tuple[int, ...]],
 ):
-    begun = joined(ATTEMPT, (), [("a", 2)])
-    report = Report(sequence=1, phase="Running", reason="Replacing", message="", attempt=2)
-    operation = Operation(
-        kind=OperationKind.REPLACE,
-        attempt=2,
-        since=NOW,
-        report=report,
-        launches={"a": 0},
-        copies=begun.replacing_copies,
-    )
-    attempt = joined(begun, (), meanwhile)
-    state = State(since=START, policy=SPEC.policy, attempt=attempt, operation=operation)
-    after = ended(state, Replaced(), NOW).attempt
-    assert after is not None
-    assert (after.replacing, after.replacing_copies) == (replacing, copies)
-
-
-def test_J23_the_whole_component_that_joined_its_copies_is_still_to_be_recreated():
-    begun = joined(ATTEMPT, (), [("a", 2)])
-    report = Report(sequence=1, phase="Running", reason="Replacing", message="", attempt=2)
-    operation = Operation(
-        kind=OperationKind.REPLACE,
-        attempt=2,
-        since=NOW,
-        report=report,
-        launches={"a": 0},
-        copies=begun.replacing_copies,
-    )
-    state = State(since=START, policy=SPEC.policy, attempt=joined(begun, ("a",)), operation=operation)
-    after = ended(state, Replaced(), NOW).attempt
-    assert after is not None
-    assert (after.replacing, after.replacing_copies) == (("a",), {})
+    after = recreated(joined(joined(ATTEMPT, (), [("a", 2)]), whole, copies))
+    assert (after.replacing, after.replacing_copies) == (left, left_copies)
