@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from holdfast import names
-from holdfast.activities.kube.client import Conflict, KubeError, NotFound, Object
+from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.objects.claims import CLAIM, CLAIMS_TOLD
 from holdfast.activities.objects.make import Refusal, create_patiently
@@ -106,7 +106,7 @@ async def delete_claims(site: Site, target: Target, claims: Sequence[Object]) ->
     for one in claims:
         if "deletionTimestamp" in one["metadata"]:
             continue
-        with suppress(NotFound, Conflict):
+        with suppress(NotFound, Conflict, Forbidden):  # One that may not be deleted is reported as left.
             metadata = one["metadata"]
             await site.kube.delete(
                 *CLAIM, metadata["name"], target.namespace, uid=metadata["uid"], impersonate=user_of(target)

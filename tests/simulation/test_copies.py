@@ -137,3 +137,13 @@ def test_J23_a_copy_is_made_again_alone_in_a_later_attempt_too():
     told = play(workload(ALONE, budgets=[{"name": "restart", "limit": 9}]), script)
     assert (told.summary.attempts, told.summary.restarts, told.summary.replacements) == (2, 3, 2)
     assert told.summary.phase == "Running"
+
+
+@pytest.mark.row("J23", level="pure")
+@pytest.mark.parametrize(("limit", "outcome"), [(2, "Succeeded"), (1, "Failed")])
+def test_J23_each_copy_charges_its_components_own_budget(limit: int, outcome: str):
+    rule = {**ALONE, "action": {"unit": "Member", "charge": "member"}}
+    budgets = [{"name": "restart", "limit": 0}, {"name": "member", "limit": limit, "scope": "Member"}]
+    script = f"[{{at: 1m, {GIVES_UP}}}, {{at: 1m2s, {GIVES_UP}}}, {{at: 10m, succeed: {{pods: all}}}}]"
+    told = play(workload(rule, budgets=budgets), script)
+    assert told.summary.outcome == outcome

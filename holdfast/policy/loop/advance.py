@@ -241,7 +241,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     assert attempt is not None
     whole = tuple(name for name in decision.components if name not in {one.component for one in decision.copies})
     launches = {name: attempt.launches.get(name, 0) + 1 for name in whole}
-    used = {name: attempt.used.get(name, 0) + 1 for name in decision.charged}
+    used = {name: attempt.used.get(name, 0) + decision.charged.count(name) for name in decision.charged}
     state, avoided = exclude(state, decision.exclude, now)
     attempt = edit(
         joined(attempt, whole, ((one.component, one.index) for one in decision.copies)),

@@ -469,10 +469,10 @@ def _kept(spec: Workload, state: State) -> str:
     """Say which claims outlive an attempt, what they contain, and how to choose otherwise (row D25)."""
     keeping = spec.titles([one.name for one in spec.components if one.keeps_claims])
     there = state.claims.sentence() if state.claims is not None else ""
-    if spec.volume_claims and state.outcome is None:
-        return f"its own PersistentVolumeClaims: {', '.join(one.sentence() for one in spec.volume_claims)}"
+    claims = ", ".join(one.sentence() for one in spec.volume_claims)
+    own = f"its own PersistentVolumeClaims: {claims}" if claims else ""
     if not keeping:
-        return there
+        return own if state.outcome is None else there or own
     if state.outcome is not None and there:
         return f"{keeping} has left {there}"
     what = there or "the PersistentVolumeClaims of its pods"

@@ -88,7 +88,7 @@ class Replace:
 
     components: tuple[str, ...]
     charged: tuple[str, ...]
-    """The components whose own budget is charged for it."""
+    """The components whose own budget is charged for it, each once per charge."""
     why: str
     ruled: tuple[str, ...] = ()
     """The components that a rule restarts, each once per restart."""

@@ -86,7 +86,8 @@ def restarted_alone(
         if charge is None:
             continue
         budget = state.policy.budget(charge)
-        spent = attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else used.get(charge, 0)
+        of_member = attempt.used.get(name, 0) + members.count(name)
+        spent = of_member if budget.scope is Scope.MEMBER else used.get(charge, 0)
         if budget.limit is not None and spent >= budget.limit:
             why = f"{charge} budget is used up ({spent} of {budget.limit}): {ruling.failure.sentence()}"
             return Fail(budget.exceeded, ruling.failure, why)
