@@ -284,6 +284,13 @@ def copy_name(name: str, index: int) -> str:
     return f"{name}-{index}"
 
 
+def copy_index(name: str, base: str, copies: int) -> int | None:
+    """Return the index of the copy that a name belongs to; None if it belongs to none of this many."""
+    start, _, index = name.rpartition("-")
+    known = start == base and index.isdecimal() and int(index) < copies
+    return int(index) if known and copy_name(base, int(index)) == name else None
+
+
 def parse_workflow_id(workflow_id: str) -> tuple[str, str, str]:
     """Split a workload's workflow id into cluster, namespace and name.
 

@@ -116,6 +116,12 @@ def launch_of(thing: Mapping[str, Any]) -> int:
         return 0
 
 
+def copy_of(thing: Mapping[str, Any]) -> int | None:
+    """Return which copy of its component an object is of; None if its label does not say."""
+    said = str(mapping(mapping(thing["metadata"]).get("labels")).get(names.LABEL_COPY) or "")
+    return int(said) if said.isdecimal() else None
+
+
 def turn_of(raw: Mapping[str, Any], annotation: str) -> int:
     """Return the turn number in an object's annotation: odd for a suspension in place, even for a resumption."""
     said = str(mapping(mapping(raw["metadata"]).get("annotations")).get(annotation) or "")

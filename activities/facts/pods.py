@@ -10,6 +10,7 @@ from sys import intern
 from typing import Any, Final
 
 from holdfast import names
+from holdfast.activities.facts.objects import copy_of
 from holdfast.activities.facts.scheduling import unscheduled
 from holdfast.activities.kube.owners import Ref, controller_of
 from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of, version_of
@@ -91,7 +92,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
     metadata: Mapping[str, Any] = raw["metadata"]
     labels = mapping(metadata.get("labels"))
     status = mapping(raw.get("status"))
-    attempt, copy = str(labels.get(names.LABEL_ATTEMPT, "")), str(labels.get(names.LABEL_COPY, ""))
+    attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
     state = _state(metadata, status)
     facts: dict[str, Any] = {
         "uid": metadata.get("uid", ""),
@@ -106,7 +107,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         "created": time_of(metadata.get("creationTimestamp")),
         "revision": version_of(metadata),
         "controller": controller_of(raw),
-        "copy": int(copy) if copy.isdecimal() else None,
+        "copy": copy_of(raw),
     }
     if state is PodState.FAILED:
         facts |= _failure(raw, status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from holdfast import names
@@ -40,9 +40,18 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]
 
 
 async def make_component(
-    site: Site, given: MakeInput, component: Component, pulse: Pulse, waiting_for: str = "", *, looked: bool = False
+    site: Site,
+    given: MakeInput,
+    component: Component,
+    pulse: Pulse,
+    waiting_for: str = "",
+    *,
+    looked: bool = False,
+    only: Sequence[int] | None = None,
 ) -> ObjectRef:
-    """Create a component's object, or all its copies that are not there yet; `looked` as in `make_patiently`.
+    """Create a component's object, or all its copies, or `only` some, that are not there yet.
+
+    `looked` is as in `make_patiently`.
 
     Raises:
         Refusal: if it cannot be created, or patience has run out; it names the copy, if there are copies.
@@ -56,16 +65,22 @@ async def make_component(
     async def make(index: int) -> None:
         await make_patiently(site, given, component, pulse, waiting_for, index)
 
-    await each(range(component.copies), make)
+    await each(range(component.copies) if only is None else only, make)
     return copies_ref(component)
 
 
 async def read_objects(
-    site: Site, target: Target, plan: PlannedComponent, attempt: int, keep: Callable[[Object], R]
+    site: Site,
+    target: Target,
+    plan: PlannedComponent,
+    attempt: int,
+    keep: Callable[[Object], R],
+    only: Sequence[int] | None = None,
 ) -> list[R | None]:
     """Return what `keep` returns for the object under each planned name of a component, by index; by quorum reads.
 
-    Copies are listed by their labels; a copy that is not listed is read by name, since a label can be removed.
+    Copies are listed by their labels; a copy that is not listed is read by name, since a label can be removed. If
+    `only` some copies are asked for, each is read by name, and returned in that order.
 
     Raises:
         Forbidden: if an object of one of these names may not be read.
@@ -78,6 +93,8 @@ async def read_objects(
 
     if plan.copies is None:
         return [await read(plan.object_name)]
+    if only is not None:
+        return await each([plan.object_names[index] for index in only], read)
     listed = dict(await _listed(site, target, plan, attempt, lambda one: (one["metadata"]["name"], keep(one))))
     unlisted = [name for name in plan.object_names if name not in listed]
     asked = dict(zip(unlisted, await each(unlisted, read), strict=True))

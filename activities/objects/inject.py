@@ -13,11 +13,11 @@ from typing import Any, Final, cast
 from holdfast import names
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.affinity import PlacementError, keep_off
-from holdfast.activities.objects.copy_labels import copy_labels
+from holdfast.activities.objects.copy_labels import Copy, copy_labels
 from holdfast.activities.objects.inject_data import DataPlace, DataProblem, add_data
 from holdfast.activities.objects.inject_gang import GangProblem, add_ca, add_gang
 from holdfast.model import Component, PodSet
-from holdfast.model.calls.cluster import DataVolume, GangPods, PodBounds, Target, planned
+from holdfast.model.calls.cluster import CopyLaunch, DataVolume, GangPods, PodBounds, Target, planned
 from holdfast.policy.status.registry import is_entry
 
 _WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
@@ -75,7 +75,13 @@ class Placement:
 
 
 def inject(
-    component: Component, placement: Placement, *, config_hash: str = "", launch: int = 0, copy_index: int | None = None
+    component: Component,
+    placement: Placement,
+    *,
+    config_hash: str = "",
+    launch: int = 0,
+    copy_index: int | None = None,
+    copy_launch: CopyLaunch | None = None,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -85,6 +91,7 @@ def inject(
         config_hash: digest of everything its pods are made of, added as an annotation; empty for none.
         launch: how often it has been recreated within this attempt.
         copy_index: which copy it is, where the component has copies.
+        copy_launch: how often that copy was recreated alone; None: never.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -103,8 +110,10 @@ def inject(
     selected: dict[str, str] = {}
     if copy_index is not None:
         metadata["name"] = names.copy_name(metadata["name"], copy_index)
-        copied = (target, metadata["name"], copy_index, attempt - 1 + launch, placement.priority)
-        of_copy, selected = copy_labels(component.copy_labels, *copied), copy_labels(component.copy_selectors, *copied)
+        alone = copy_launch or CopyLaunch(restarts=0)
+        copied = Copy(target, metadata["name"], copy_index, attempt - 1 + launch, alone.restarts, placement.priority)
+        of_copy, selected = copy_labels(component.copy_labels, copied), copy_labels(component.copy_selectors, copied)
+        launch += alone.launch
     metadata.pop("generateName", None)
     metadata["namespace"] = target.namespace
     metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), placement.owner_uid)]

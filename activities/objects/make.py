@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +34,9 @@ OWNER_GONE = "OwnerGone"
 
 _MESSAGE_MAXIMUM = 500
 
+Recognize = Callable[[Object], Object]
+"""Returns an object that is there already if it is the wanted one; otherwise raises `Refusal`."""
+
 
 class Refusal(Exception):
     """A component cannot be created; `final` refusals are permanent, others may pass."""
@@ -44,7 +47,7 @@ class Refusal(Exception):
         self.message = message
         self.final = final
         self.subject = ""
-        """The copy that cannot be created, where the component has copies."""
+        """The copy that cannot be created, where the component has copies; or the workload's own claim."""
 
 
 class OwnerLost(Exception):
@@ -90,7 +93,7 @@ async def make_patiently(
         priority = await persist(pulse, "reading the priority of its pods", lambda: _priority(site, component))
         sent = _sent(site, given, component, copy_index, priority)
         sources = tuple(one.source for one in given.data if one.source and component.name in one.components)
-        return await _bear(site, given, sent, sources, pulse, waiting_for, looked)
+        return await create_patiently(site, given, sent, sources, pulse, waiting_for, looked)
     except Refusal as refusal:
         if copy_index is not None:
             refusal.subject = names.copy_name(str(component.template["metadata"]["name"]), copy_index)
@@ -129,14 +132,38 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             copy_index=copy_index,
+            copy_launch=given.copy_launches.get(component.name, {}).get(copy_index) if copy_index is not None else None,
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None
 
 
-async def _bear(
-    site: Site, given: MakeInput, sent: Object, sources: Sequence[str], pulse: Pulse, waiting_for: str, looked: bool
+async def create_patiently(
+    site: Site,
+    given: MakeInput,
+    sent: Object,
+    sources: Sequence[str],
+    pulse: Pulse,
+    waiting_for: str = "",
+    looked: bool = False,
+    recognize: Recognize | None = None,
 ) -> ObjectRef:
+    """Create an object; retry refusals that may pass until patience runs out.
+
+    Args:
+        site: the cluster.
+        given: what to create, and for which attempt.
+        sent: the object.
+        sources: the sources of the data sets that its pods read.
+        pulse: the heartbeats, which say what it waits for.
+        waiting_for: as in `make_patiently`.
+        looked: as in `make_patiently`.
+        recognize: what to do with an object that is there already; None: it is wanted if an earlier try for the attempt
+            created it.
+
+    Raises:
+        Refusal, OwnerLost, Interrupted, Outdated: as `make_patiently` does.
+    """
     subject = f"{sent['kind']} {sent['metadata']['name']}"
     delay = RETRY_FIRST
     sent_before = False
@@ -153,7 +180,8 @@ async def _bear(
         try:
             if withdrawal is not None:
                 raise withdrawal
-            made = await _make_once(site, given, sent, adopts=sent_before or not given.replaces_interrupted)
+            adopts = sent_before or not given.replaces_interrupted
+            made = await _make_once(site, given, sent, adopts=adopts, recognize=recognize)
         except Unreachable as error:
             sent_before = True  # It may have been created all the same: then it is this try's own.
             pulse.say(f"{waiting_for}creating {subject}: the API server does not answer: {error.message}")
@@ -192,17 +220,23 @@ def is_owned(found: Mapping[str, Any], owner_uid: str) -> bool:
     return owner_uid in {owner.get("uid") for owner in mappings(mapping(found["metadata"]).get("ownerReferences"))}
 
 
-async def _make_once(site: Site, given: MakeInput, sent: Object, *, adopts: bool) -> Object:
+async def _make_once(
+    site: Site, given: MakeInput, sent: Object, *, adopts: bool, recognize: Recognize | None = None
+) -> Object:
     """Create the object, or return the existing one if it is ours."""
     metadata = sent["metadata"]
-    if _is_handed_over(given, sent):
+    if recognize is not None or _is_handed_over(given, sent):
         # A quota also counts an admitted object whose name is then taken: look for a handed-over object first.
         found = await site.read_component(given.target, sent["apiVersion"], sent["kind"], metadata["name"])
+        if found is not None and recognize is not None:
+            return recognize(found)
         if found is not None:
             return await _recognize(site, given, sent, adopts=adopts)
     try:
         return await site.kube.create(sent, impersonate=user_of(given.target))
-    except AlreadyExists:
+    except AlreadyExists as error:
+        if recognize is not None:
+            raise Refusal("AlreadyExists", error.message) from None  # It is looked at again.
         return await _recognize(site, given, sent, adopts=adopts)
     except Unreachable:
         raise

@@ -24,6 +24,7 @@ from holdfast.activities.objects.make import (
     lost_of,
     ref_of,
 )
+from holdfast.activities.objects.volume_claims import make_claims
 from holdfast.activities.operations.report import apply_report, patch_status
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, tries
 from holdfast.model import ObjectRef
@@ -83,6 +84,10 @@ async def _create_all(site: Site, given: CreateInput, pulse: Pulse, objects: lis
     if given.components and (why := await lost_data(site, given, pulse)):
         lost = Refusal("DataNotReady", why)
         return Created(failure=failure_of(given, given.components[0], lost))
+    try:
+        await make_claims(site, given, owner, pulse)
+    except Refusal as refusal:
+        return Created(failure=failure_of(given, given.components[0], refusal), exhausted=not refusal.final)
     for index, component in enumerate(given.components):
         if component.copies is not None:
             objects.append(copies_ref(component))  # However many copies get created: a hand-over needs this.

@@ -330,6 +330,7 @@ def _wanted(
             config_hash=given.config_hashes.get(component.name, ""),
             launch=given.launches.get(component.name, 0),
             copy_index=index,
+            copy_launch=given.copy_launches.get(component.name, {}).get(index) if index is not None else None,
         )
     except InjectionError as error:
         raise _Refused(str(error)) from None

@@ -18,6 +18,7 @@ from holdfast.activities.objects.ancestry import ancestry
 from holdfast.activities.objects.attempts import attempts_of
 from holdfast.activities.objects.claims import CLAIM
 from holdfast.activities.objects.copies import read_objects
+from holdfast.activities.objects.volume_claims import claims_left
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import NodeWord, Remnant
 from holdfast.model.calls.cluster import PlannedComponent, RemoveInput
@@ -59,18 +60,20 @@ class Remains:
     components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...]
     between: tuple[Object, ...]
     pods: tuple[Mapping[str, Any], ...]
+    claims: tuple[Object, ...] = ()
+    """The workload's own claims that are to go with it (row J22)."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why pods may not be deleted by force, by pod uid (row X5)."""
 
     @property
     def gone(self) -> bool:
         """Whether nothing is left."""
-        return not (self.owner or self.components or self.between or self.pods)
+        return not (self.owner or self.components or self.between or self.pods or self.claims)
 
     @property
     def total(self) -> int:
         """How many objects are left; a component that is itself a pod counts once."""
-        things = [*(thing for _, thing in self.components), *self.between, *self.pods]
+        things = [*(thing for _, thing in self.components), *self.between, *self.pods, *self.claims]
         uids = [thing["metadata"].get("uid", UNREAD_UID) for thing in things]
         return len(set(uids) - {UNREAD_UID}) + uids.count(UNREAD_UID) + (1 if self.owner else 0)
 
@@ -124,6 +127,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
                 components=components,
                 between=tuple(one for one in between if not chains.is_foreign(controller_of(one))),
                 pods=tuple(one for one in pods if not chains.is_foreign(_made_by(one))),
+                claims=await claims_left(site, given),
             )
         learned = more
 
@@ -274,6 +278,7 @@ def _left(remains: Remains) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     things = ((component.kind, thing) for component, thing in remains.components)
     yield from ((kind, thing, "") for kind, thing in things if thing["metadata"].get("uid") not in pods)
     yield from ((thing["kind"], thing, "") for thing in remains.between)
+    yield from ((CLAIM[1], thing, "") for thing in remains.claims)
 
 
 def _is_ours(component: PlannedComponent, thing: Mapping[str, Any], given: RemoveInput, owner_uids: Set[str]) -> bool:

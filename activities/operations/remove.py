@@ -16,6 +16,7 @@ from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotF
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
+from holdfast.activities.objects.volume_claims import delete_claims, with_own
 from holdfast.activities.operations.checkpoint import Following
 from holdfast.activities.operations.deadline import Deadline
 from holdfast.activities.operations.remains import (
@@ -187,6 +188,7 @@ class _Graceful:
             remains = await find_remains(self._site, self._given)
             owner = remains.owner
             if owner is None:
+                await delete_claims(self._site, self._given.target, remains.claims)
                 return replace(remains, refused=self.refused)
         since = owner["metadata"].get("deletionTimestamp")
         await _delete_owners(self._site, self._given, owner)
@@ -250,6 +252,7 @@ class _Forced:
         if asyncio.get_running_loop().time() - self._begun < FORCE_RESOURCES_AFTER:
             return
         user = user_of(self._given.target)
+        await _all(self._force(thing, *CLAIM, user) for thing in remains.claims)
         await _all(self._force(thing, one.api_version, one.kind, user) for one, thing in remains.components)
         await _all(self._force(thing, thing["apiVersion"], thing["kind"], user) for thing in remains.between)
         if remains.owner is not None and remains.total == 1:
@@ -357,7 +360,7 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
 async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
     """Report that all is gone, and release the anchor if this ends the workload's life."""
     blind = site.blind(pulse.blind)
-    claims = await claims_kept(site, given.target, given.plan)
+    claims = await with_own(site, given.target, await claims_kept(site, given.target, given.plan), given.claims)
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
     if given.release_anchor:
 

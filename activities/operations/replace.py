@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.facts.objects import launch_of
+from holdfast.activities.facts.objects import copy_of, launch_of
 from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.raw import one_line
 from holdfast.activities.kube.trim import PodTrace, Trace, owned_trace, pod_trace
@@ -122,7 +122,7 @@ async def _made(site: Site, given: ReplaceInput, component: Component, pulse: Pu
     """Create a component; an object of an earlier launch that a late request created meanwhile is removed first."""
     while True:
         try:
-            return await make_component(site, given, component, pulse)
+            return await make_component(site, given, component, pulse, only=given.copies.get(component.name))
         except Outdated:
             await _until_gone(site, given, component, pulse)
 
@@ -159,11 +159,20 @@ async def _is_there(site: Site, given: ReplaceInput, component: Component) -> bo
 
 async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) -> list[Trace]:
     """Return the objects to delete: ours, of an earlier launch. The same name may be someone else's by now."""
+    only = given.copies.get(plan.name)
+    found = await read_objects(site, given.target, plan, given.attempt, owned_trace, only)
+    indices = only if only is not None else range(len(found))
     return [
         one
-        for one in await read_objects(site, given.target, plan, given.attempt, owned_trace)
-        if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < given.launches[plan.name]
+        for index, one in zip(indices, found, strict=True)
+        if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < _launch(given, plan.name, index)
     ]
+
+
+def _launch(given: ReplaceInput, component: str, index: int | None) -> int:
+    """Return which launch of a component, or of one of its copies, is made."""
+    alone = given.copy_launches.get(component, {}).get(index) if index is not None else None
+    return given.launches[component] + (alone.launch if alone is not None else 0)
 
 
 async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[PodTrace]:
@@ -174,8 +183,13 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
         f"{names.LABEL_COMPONENT}={component.name}"
     )
 
+    only = given.copies.get(component.name)
+
     def old(pod: Object) -> PodTrace | None:
-        return pod_trace(pod) if launch_of(pod) < given.launches[component.name] else None
+        index = copy_of(pod)
+        if only is not None and index not in only:
+            return None
+        return pod_trace(pod) if launch_of(pod) < _launch(given, component.name, index) else None
 
     pods = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
     plan = planned(component, given.target.workload_uid, given.attempt)

@@ -229,7 +229,7 @@ class _Other:
         attempt = state.attempt
         if attempt is None or not self.remade:
             return state
-        return edit(state, attempt=edit(attempt, replacing=joined(attempt, self.remade)))
+        return edit(state, attempt=joined(attempt, self.remade))
 
     def _paused(self, attempt: Attempt) -> dict[str, Any]:
         """Return the fields of an attempt's end that the other policy decides: its pause, and whether it requeues."""

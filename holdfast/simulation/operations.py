@@ -6,7 +6,7 @@ changed; the call returns the result once the operation is done.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.model import (
@@ -69,11 +69,18 @@ class Activity:
         self._resuming = state.attempt.resuming if state.attempt is not None else ()
         self._avoided = state.attempt.avoided if state.attempt is not None else ()
         self._replacing = state.attempt.replacing if state.attempt is not None else ()
+        self._alone = {
+            name: {index: one.launches_in(self._number) for index, one in known.items()}
+            for name, known in state.copy_restarts.items()
+        }
         waits = state.policy.refused_create is RefusedCreate.WAIT
         self._patience = self._waits.submission_timeout if waits else self._waits.admission_grace_period
         self._waits_for_rights = waits
         self._made: list[ObjectRef] = []
-        now, again = world.clock.now, (name for name in self._replacing if operation.launches.get(name))
+        now, again = (
+            world.clock.now,
+            (name for name in self._replacing if operation.launches.get(name) or name in operation.copies),
+        )
         self._graces = {name: timedelta(seconds=grace_left(state, name, now)) for name in again}
         borne = state.attempt.borne_again if state.attempt is not None else 0.0
         if operation.kind is OperationKind.REPLACE and self._patience is not None:
@@ -148,10 +155,11 @@ class Activity:
         self._world.submitted(self._number)
         return Created(objects=tuple(self._made))
 
-    def _make(self, component: Component, launch: int) -> ObjectRef:
+    def _make(self, component: Component, launch: int, only: Collection[int] | None = None) -> ObjectRef:
         shuns = [node.name for node in self._avoided if node.required]
         dislikes = [node.name for node in self._avoided if not node.required]
-        things = self._world.create(component, self._number, launch, shuns, dislikes)
+        alone = self._alone.get(component.name, {})
+        things = self._world.create(component, self._number, launch, shuns, dislikes, alone, only)
         return self._ref(component, things)
 
     def _ref(self, component: Component, things: Sequence[Thing]) -> ObjectRef:
@@ -262,16 +270,27 @@ class Activity:
         return False
 
     def _make_again(self, component: Component) -> ObjectRef:
-        """Create a component's launch, unless an interrupted operation has created it."""
-        launch = self._operation.launches.get(component.name, 0)
-        ours = [one for one in self._world.things if one.attempt == self._number and one.launch == launch]
-        there = [one for one in ours if one.component.name == component.name]
+        """Create a component's launch, or that of some copies, unless an interrupted operation has created it."""
+        name = component.name
+        launch, only = self._operation.launches.get(name, 0), self._operation.copies.get(name)
+        ours = [one for one in self._world.things if one.attempt == self._number and one.component.name == name]
+        there = [one for one in ours if one.launch == self._launch(one)]
+        if only is not None:
+            made = {one.index for one in there}
+            return self._make(component, launch, [index for index in only if index not in made])
         return self._ref(component, there) if there else self._make(component, launch)
+
+    def _launch(self, thing: Thing) -> int:
+        """Return which launch of an object is made."""
+        name = thing.component.name
+        alone = self._alone.get(name, {}).get(thing.index, 0) if thing.index is not None else 0
+        return self._operation.launches.get(name, 0) + alone
 
     def _is_old(self, thing: Thing) -> bool:
         name = thing.component.name
-        ours = thing.attempt == self._number and name in self._replacing
-        return ours and thing.launch < self._operation.launches.get(name, 0)
+        only = self._operation.copies.get(name)
+        ours = thing.attempt == self._number and name in self._replacing and (only is None or thing.index in only)
+        return ours and thing.launch < self._launch(thing)
 
     # --- removing
 

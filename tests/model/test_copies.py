@@ -109,12 +109,21 @@ def test_a_name_that_just_fits_is_accepted() -> None:
     assert component(None, job("a" * 63)).expected_pods == 4
 
 
-def test_a_copy_is_not_restarted_as_a_member() -> None:
-    template = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
-    rule = {"name": "alone", "match": {}, "action": {"unit": "Member"}}
-    one = component(template=template, pod_sets=({"path": "template"},))
-    with pytest.raises(ValidationError, match=r"policy.rules\[alone\].action.unit: Member: the copies of Pod p"):
-        workload(one, policy={"rules": [rule]})
+@pytest.mark.row("J23", level="pure")
+def test_J23_a_copy_is_restarted_alone_for_its_own_failure_only() -> None:
+    rule = {"name": "alone", "action": {"unit": "Member"}}
+    with pytest.raises(ValidationError, match=r"policy.rules\[alone\].action.unit: Member: a copy of Job workers"):
+        workload(component(), policy={"rules": [rule]})
+    workload(component(), policy={"rules": [{**rule, "match": {"scopes": ["Component"]}}]})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    workload(component(template=pod, pod_sets=({"path": "template"},)), policy={"rules": [rule]})
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_a_copy_is_known_by_its_objects_name() -> None:
+    names = ("workers-0", "workers-2", "workers-3", "workers-02", "workers", "other-1", "workers-x")
+    assert [component().copy_index(name) for name in names] == [0, 2, None, None, None, None, None]
+    assert component(None).copy_index("workers-0") is None
 
 
 def test_their_number_cannot_be_changed_under_way() -> None:

@@ -68,6 +68,8 @@ def config(name: str = "", **metadata: Any) -> Spoiled:
 
 
 INDEX, NAME = {"word": "Index"}, {"word": "Name"}
+CLAIM: dict[str, Any] = {"name": "data", "spec": {}}
+DATA = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}}
 
 
@@ -188,8 +190,8 @@ TABLE: list[tuple[Spoiled, str]] = [
     ({"components": [job(copies=2, template=config(generateName="c-"))]}, "copies are named by their index"),
     ({"components": [{**job("j" * 63), "copies": 2}]}, "has 65 characters: expected at most 63"),
     (
-        {"components": [job(copies=2, template=POD)], **policy(rules=[rule(action={"unit": "Member"})])},
-        "made again tog",
+        {"components": [job(copies=2)], **policy(rules=[rule(action={"unit": "Member"})])},
+        "is made again for its own failure only: expected match.scopes [Component]",
     ),
     (after("train", "nobody"), "components[1].after[0].component: 'nobody' names no component"),
     (after("train", "serve"), "components[1].after[0].component: 'serve' would wait for itself"),
@@ -199,6 +201,14 @@ TABLE: list[tuple[Spoiled, str]] = [
         "components[0].after[0].component: 'serve': these wait for each other",
     ),
     (after("none", "none", status="Complete"), "has no pods and says nothing of its end: expected status Ready"),
+    # The workload's own claims.
+    ({"volumeClaims": [CLAIM, CLAIM]}, "volumeClaims[1].name: 'data' is used twice"),
+    ({"volumeClaims": [{**CLAIM, "name": "Data"}]}, "'Data': expected a Kubernetes name"),
+    ({"volumeClaims": [{**CLAIM, "labels": {"a b": "c"}}]}, "label key 'a b'"),
+    (
+        {"components": [{"name": "data", "template": DATA}], "volumeClaims": [CLAIM]},
+        "volumeClaims[0].name: 'data' is the name of a component's object too",
+    ),
     # An elastic gang.
     (gang(min=5), "gang.min: 5: expected at most max, 4"),
     (gang(min=0), "gang.min"),

@@ -50,6 +50,7 @@ WHOLE: dict[str, Any] = {
     ],
     "probe": {"kind": "HTTP", "port": 80, "path": "/healthz", "components": ["main"]},
     "checkpoint": {"protocol": "http", "port": 81, "path": "/checkpoint", "components": ["main"]},
+    "volume_claims": [{"name": "data-train", "labels": {"example.com/team": "llm"}, "spec": {}}],
     "mounts": [
         {
             "name": "corpus",
@@ -162,6 +163,9 @@ def test_D32_no_text_field_is_forgotten_here():
         ("components", "after", "component"),
         ("policy", "default", "charge"),
         ("policy", "replacement", "charge"),
+        # A claim's own fields, which the API server reads.
+        ("volume_claims", "annotations"),
+        ("volume_claims", "spec"),
         # What the API server calls a user, cut where it is too long.
     }
 

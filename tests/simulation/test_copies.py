@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 
 from holdfast import names
@@ -97,3 +98,52 @@ def test_a_rule_for_everything_without_a_grace_acts_on_the_pods_before_the_jobs_
     own = {"name": "own", "match": {"scopes": ["Component"]}, "action": {"grace": False}}
     first = [text for _, text in said(play(workload(own), script))]
     assert any("driver: DeadlineExceeded (rule own)" in text for text in first)
+
+
+ALONE = {"name": "alone", "match": {"scopes": ["Component"], "components": ["workers"]}, "action": {"unit": "Member"}}
+GIVES_UP = "componentFailed: {component: workers, reason: BackoffLimitExceeded}"
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_the_copy_that_gave_up_is_made_again_and_no_other():
+    told = play(workload(ALONE), f"[{{at: 1m, {GIVES_UP}}}, {{at: 10m, succeed: {{pods: all}}}}]")
+    texts = [text for _, text in said(told)]
+    assert any("Job workers-0 gives up" in text for text in texts)
+    assert any("2 pods of Job workers (3 copies) do not run yet" in text for text in texts), "the other four run on"
+    assert (told.summary.outcome, told.summary.attempts, told.summary.restarts) == ("Succeeded", 1, 1)
+    assert [budget.used for budget in told.summary.budgets] == [1]
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_each_copy_that_gives_up_charges_the_budget_until_it_is_used_up():
+    often = ", ".join(f"{{at: {minute}m, {GIVES_UP}}}" for minute in (1, 3, 6, 9))
+    told = play(workload(ALONE), f"[{often}]")
+    assert (told.summary.outcome, told.summary.reason) == ("Failed", "RetryLimitExceeded")
+    assert (told.summary.attempts, told.summary.restarts, told.summary.charged) == (1, 3, 3)
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_copies_that_give_up_together_are_made_again_together():
+    script = f"[{{at: 1m, {GIVES_UP}}}, {{at: 1m2s, {GIVES_UP}}}, {{at: 10m, succeed: {{pods: all}}}}]"
+    told = play(workload(ALONE), script)
+    assert any("4 pods of Job workers (3 copies) do not run yet" in text for _, text in said(told))
+    found = (told.summary.outcome, told.summary.attempts, told.summary.restarts, told.summary.replacements)
+    assert found == ("Succeeded", 1, 2, 1)
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_a_copy_is_made_again_alone_in_a_later_attempt_too():
+    script = f"[{{at: 1m, {GIVES_UP}}}, {{at: 5m, componentFailed: {{component: driver}}}}, {{at: 9m, {GIVES_UP}}}]"
+    told = play(workload(ALONE, budgets=[{"name": "restart", "limit": 9}]), script)
+    assert (told.summary.attempts, told.summary.restarts, told.summary.replacements) == (2, 3, 2)
+    assert told.summary.phase == "Running"
+
+
+@pytest.mark.row("J23", level="pure")
+@pytest.mark.parametrize(("limit", "outcome"), [(2, "Succeeded"), (1, "Failed")])
+def test_J23_each_copy_charges_its_components_own_budget(limit: int, outcome: str):
+    rule = {**ALONE, "action": {"unit": "Member", "charge": "member"}}
+    budgets = [{"name": "restart", "limit": 0}, {"name": "member", "limit": limit, "scope": "Member"}]
+    script = f"[{{at: 1m, {GIVES_UP}}}, {{at: 1m2s, {GIVES_UP}}}, {{at: 10m, succeed: {{pods: all}}}}]"
+    told = play(workload(rule, budgets=budgets), script)
+    assert told.summary.outcome == outcome

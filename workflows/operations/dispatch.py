@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model import (
         Component,
         InterruptedCreate,
+        Operation,
         OperationKind,
         Phase,
         RefusedCreate,
@@ -25,7 +26,9 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.cluster import (
         AnchorKind,
         CheckpointInput,
+        ClaimLeft,
         ClearInput,
+        CopyLaunch,
         CreateInput,
         DataVolume,
         GangPods,
@@ -172,6 +175,20 @@ def data_of(spec: Workload, state: State) -> tuple[DataVolume, ...]:
     )
 
 
+def copy_launches(state: State) -> dict[str, dict[int, CopyLaunch]]:
+    """Return which launch each copy has that was restarted alone (row J23)."""
+    number = state.attempt.number if state.attempt is not None else 0
+    return {
+        name: {index: CopyLaunch(launch=one.launches_in(number), restarts=one.restarts) for index, one in known.items()}
+        for name, known in state.copy_restarts.items()
+    }
+
+
+def _is_again(operation: Operation, name: str) -> bool:
+    """Whether a replacement makes a component again, and not for the first time."""
+    return bool(operation.launches.get(name)) or name in operation.copies
+
+
 def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | None:
     """Return the checkpoint request for the pods of the attempt; None where there is none."""
     request, operation = checkpoint_request(state), state.operation
@@ -232,6 +249,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             owner_uid=owner,
             components=components,
             config_hashes=spec.config_hashes,
+            copy_launches=copy_launches(state),
+            claims=spec.volume_claims,
             labels=spec.labels,
             resume_from=resume_from,
             bounds=bounds,
@@ -294,6 +313,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=tuple(one for one in made_of(spec, state) if one.name in again),
                 config_hashes={name: spec.config_hashes[name] for name in again},
                 launches=operation.launches,
+                copy_launches=copy_launches(state),
+                copies=operation.copies,
                 labels=spec.labels,
                 resume_from=resume_from,
                 bounds=bounds,
@@ -305,7 +326,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 waits=waits,
                 patience=_patience(spec, state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
-                graces={name: grace_left(state, name, now) for name in again if operation.launches.get(name)},
+                graces={name: grace_left(state, name, now) for name in again if _is_again(operation, name)},
                 parts=True,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
@@ -350,6 +371,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 components=tuple(one for one in made_of(spec, state) if one.name in resuming),
                 config_hashes={name: attempt.config[name] for name in resuming} if attempt is not None else {},
                 launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
+                copy_launches=copy_launches(state),
                 labels=spec.labels,
                 turn=attempt.turns if attempt is not None else 0,
                 gang=gang,
@@ -388,6 +410,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
+                claims=tuple(
+                    ClaimLeft(name=one.name, goes=operation.releases and not one.retain) for one in spec.volume_claims
+                ),
                 follows=None if forced else asking(spec, state, target),
             )
             # It may last longer than `until`: a removal that began late still gives its pods their full grace.

@@ -9,6 +9,7 @@ from typing import Any, Final
 from holdfast import names
 from holdfast.errors import Problem
 from holdfast.formats.jobset.apart import LISTS, PLACED_BY
+from holdfast.formats.jobset.claims import claim_problems
 from holdfast.formats.jobset.document import (
     EXCLUSIVE,
     FAIL_ON,
@@ -30,6 +31,8 @@ from holdfast.model.pattern import compiled
 RULE_NAME: Final = re.compile(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
 _DNS_1035: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _LABEL: Final = "expected a DNS label: lower-case letters, digits and -, a letter first, at most 63 characters"
+JOB_RESTARTS_MAXIMUM: Final = 1024
+"""The published status lists the restarts of at most so many Jobs of a replicated job (row J23)."""
 _ANY_BYTE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 """A part of RE2's syntax that the published syntax excludes."""
 
@@ -41,7 +44,7 @@ def problems(shape: Shape) -> Iterator[Problem]:
     for index, job in enumerate(shape.jobs):
         path = f"spec.replicatedJobs[{index}]"
         yield from _names(shape, job, index, path)
-        yield from _counts(job, path)
+        yield from _counts(shape, job, path)
         yield from _dependencies(shape, job, index, path)
         yield from _exclusive(shape, job, path)
     yield from _network(shape)
@@ -49,6 +52,7 @@ def problems(shape: Shape) -> Iterator[Problem]:
     yield from _coordinator(shape)
     if shape.fail_on not in {FAILED, FAILURE_TARGET}:
         yield Problem(f"metadata.annotations[{FAIL_ON}]", f"expected {FAILED} or {FAILURE_TARGET}", shape.fail_on)
+    yield from claim_problems(shape)
 
 
 def rule_name(rule: RulePart, index: int) -> str:
@@ -77,12 +81,17 @@ def _names(shape: Shape, job: ReplicatedJobPart, index: int, path: str) -> Itera
         yield Problem(f"{path}.groupName", _LABEL, group)
 
 
-def _counts(job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
+def _counts(shape: Shape, job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
     if replicas(job) < 0:
         yield Problem(f"{path}.replicas", "expected a whole number, at least 0", replicas(job))
     template = {"apiVersion": "batch/v1", "kind": "Job", "spec": job.template.spec}
     for one in infer(template)[1]:
         yield Problem(f"{path}.{one.path}", one.message, one.value)
+    if shape.restarts_jobs and replicas(job) > JOB_RESTARTS_MAXIMUM:
+        message = (
+            f"expected at most {JOB_RESTARTS_MAXIMUM} beside the actions RestartJob and RestartJobAndIgnoreMaxRestarts"
+        )
+        yield Problem(f"{path}.replicas", message, replicas(job))
     parallelism = job.template.spec.get("parallelism")
     if isinstance(parallelism, int) and parallelism * replicas(job) > INT32_MAXIMUM:
         message = f"times the template's parallelism of {parallelism} is more than {INT32_MAXIMUM}"

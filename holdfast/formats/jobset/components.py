@@ -10,19 +10,29 @@ from pydantic import ValidationError
 
 from holdfast.errors import Problem, problems_of
 from holdfast.formats.jobset.apart import apart_labels, apart_selectors, keep_apart
-from holdfast.formats.jobset.document import EXCLUSIVE, FAILED, PREFIX, ReplicatedJobPart, Shape, group_name, replicas
+from holdfast.formats.jobset.claims import add_volumes
+from holdfast.formats.jobset.document import (
+    EXCLUSIVE,
+    FAILED,
+    JOBSET_NAME,
+    PREFIX,
+    ReplicatedJobPart,
+    Shape,
+    group_name,
+    replicas,
+)
 from holdfast.formats.pods import infer, status_rule
 from holdfast.formats.references import with_config
 from holdfast.formats.settings import relocated
 from holdfast.formats.text import Json
 from holdfast.model import Component, CopyLabel, CopyWord, PodSet
 
-JOBSET_NAME: Final = f"{PREFIX}jobset-name"
 JOBSET_UID: Final = f"{PREFIX}jobset-uid"
 REPLICATED_JOB: Final = f"{PREFIX}replicatedjob-name"
 REPLICATED_JOB_REPLICAS: Final = f"{PREFIX}replicatedjob-replicas"
 GLOBAL_REPLICAS: Final = f"{PREFIX}global-replicas"
 RESTART_ATTEMPT: Final = f"{PREFIX}restart-attempt"
+JOB_RESTART_ATTEMPT: Final = f"{PREFIX}job-restart-attempt"
 JOB_INDEX: Final = f"{PREFIX}job-index"
 JOB_GLOBAL_INDEX: Final = f"{PREFIX}job-global-index"
 JOB_KEY: Final = f"{PREFIX}job-key"
@@ -109,6 +119,7 @@ def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
         pod_spec["restartPolicy"] = "OnFailure"
     if shape.dns:
         pod_spec["subdomain"] = shape.subdomain
+    add_volumes(shape, job, pod_spec)
     metadata = job.template.metadata
     own: Json = {"labels": metadata.labels, "annotations": metadata.annotations} if metadata is not None else {}
     pods["metadata"] = _labelled(shape, job, pods.get("metadata") or {})
@@ -135,6 +146,7 @@ def copy_labels(shape: Shape, job: ReplicatedJobPart) -> dict[str, CopyLabel]:
         JOB_GLOBAL_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job)),
         JOB_GROUP_INDEX: CopyLabel(word=CopyWord.INDEX, offset=shape.before(job, group)),
         JOB_KEY: CopyLabel(word=CopyWord.KEY),
+        **({JOB_RESTART_ATTEMPT: CopyLabel(word=CopyWord.RESTARTS)} if shape.restarts_jobs else {}),
         **apart_labels(shape.exclusive(job)),
     }
 

@@ -22,6 +22,7 @@ FAIL_ON: Final = "holdfast.dev/failOn"
 FAILED: Final = "Failed"
 FAILURE_TARGET: Final = "FailureTarget"
 """The condition that comes before `Failed`, which waits until the last pod of the Job has ended."""
+JOBSET_NAME: Final = f"{PREFIX}jobset-name"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """The label of nodes whose values are topology domains: one Job a domain, and one domain a Job (row J21)."""
 NODE_SELECTOR: Final = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -34,9 +35,17 @@ INT32_MAXIMUM: Final = 2**31 - 1
 Int32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAXIMUM)]
 
 FailureAction = Literal[
-    "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "RestartReplicatedJob", "FailJob"
+    "FailJobSet",
+    "RestartJobSet",
+    "RestartJobSetAndIgnoreMaxRestarts",
+    "RestartJob",
+    "RestartJobAndIgnoreMaxRestarts",
+    "RestartReplicatedJob",
+    "FailJob",
 ]
-"""The three published actions, and the two that the proposal defers (row J19)."""
+"""The five published actions, and two of Holdfast's own (row J19)."""
+RESTARTS_JOB: Final[frozenset[FailureAction]] = frozenset({"RestartJob", "RestartJobAndIgnoreMaxRestarts"})
+"""The actions that restart the failed Job alone (row J23)."""
 JobFailureReason = Literal[
     "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"
 ]
@@ -113,6 +122,34 @@ class CoordinatorPart(Part):
     podIndex: int | None = None
 
 
+class ClaimTemplatePart(Part):
+    """One claim; its `spec` is the claim's own, which the API server validates, and its status is not read."""
+
+    apiVersion: Literal["v1"] | None = None
+    kind: Literal["PersistentVolumeClaim"] | None = None
+    metadata: MetadataPart
+    spec: dict[str, Any] = {}
+    status: Any = None
+
+
+class RetentionPolicyPart(Part):
+    """What becomes of claims when the JobSet is deleted."""
+
+    whenDeleted: Literal["Delete", "Retain"] | None = None
+
+
+class VolumeClaimPolicyPart(Part):
+    """Claims that the replicated jobs share, and what becomes of them."""
+
+    templates: Annotated[list[ClaimTemplatePart], Field(max_length=50)] | None = None
+    retentionPolicy: RetentionPolicyPart | None = None
+
+    @property
+    def retains(self) -> bool:
+        """Whether the claims stay when the JobSet is deleted."""
+        return self.retentionPolicy is not None and self.retentionPolicy.whenDeleted == "Retain"
+
+
 class SpecPart(Part):
     """The spec of a JobSet."""
 
@@ -125,6 +162,7 @@ class SpecPart(Part):
     coordinator: CoordinatorPart | None = None
     managedBy: str | None = None
     ttlSecondsAfterFinished: Annotated[int, Field(ge=0, le=INT32_MAXIMUM)] | None = None
+    volumeClaimPolicies: Annotated[list[VolumeClaimPolicyPart], Field(max_length=50)] | None = None
 
 
 class JobSet(Part):
@@ -188,6 +226,12 @@ class Shape:
     def fail_on(self) -> str:
         """Return the condition from which on a Job counts as failed (row J27)."""
         return (self.annotations or {}).get(FAIL_ON, FAILED)
+
+    @property
+    def restarts_jobs(self) -> bool:
+        """Whether a rule restarts the failed Job alone (row J23)."""
+        rules = self.spec.failurePolicy.rules or () if self.spec.failurePolicy is not None else ()
+        return any(rule.action in RESTARTS_JOB for rule in rules)
 
     def coordinator(self) -> str | None:
         """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""

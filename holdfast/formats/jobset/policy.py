@@ -18,10 +18,12 @@ ACTIONS: Final[dict[FailureAction, Action]] = {
     "FailJobSet": FAIL_AT_ONCE,
     "RestartJobSet": Action(kind=ActionKind.RESTART, charge=RESTART, grace=False),
     "RestartJobSetAndIgnoreMaxRestarts": Action(kind=ActionKind.RESTART, charge=None, grace=False),
+    "RestartJob": Action(kind=ActionKind.RESTART, unit=Scope.MEMBER, charge=RESTART, grace=False),
+    "RestartJobAndIgnoreMaxRestarts": Action(kind=ActionKind.RESTART, unit=Scope.MEMBER, charge=None, grace=False),
     "RestartReplicatedJob": Action(kind=ActionKind.RESTART, unit=Scope.COMPONENT, charge=RESTART, grace=False),
     "FailJob": Action(kind=ActionKind.IGNORE, charge=None, grace=False),
 }
-"""The model's action for each published action."""
+"""The model's action for each action of a document."""
 
 
 def read_policy(shape: Shape, defaults: Policy) -> Policy:

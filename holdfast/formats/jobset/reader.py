@@ -10,6 +10,7 @@ from typing import Any, Final
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem
 from holdfast.formats.jobset.checks import problems as problems_in
+from holdfast.formats.jobset.claims import volume_claims
 from holdfast.formats.jobset.components import place, read_components
 from holdfast.formats.jobset.document import API_VERSION, CONTROLLER, GROUP_KIND, KIND, JobSet, Shape
 from holdfast.formats.jobset.policy import read_policy
@@ -82,6 +83,7 @@ def read(
             "cluster": cluster,
             "components": components,
             "suspend": bool(spec.suspend),
+            "volume_claims": volume_claims(shape),
             "policy": settings.policy(policy),
             "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
         }
@@ -91,6 +93,7 @@ def read(
         "policy": "spec.failurePolicy",
         "rules": "spec.failurePolicy.rules",
         "components": "spec.replicatedJobs",
+        "volumeClaims": "spec.volumeClaimPolicies",
         **places,
         **settings.paths,
     }

@@ -36,10 +36,13 @@ def status(workload: Workload, status: Status) -> Json:
         workload: The submitted workload.
         status: The workload's status.
     """
+    alone = [one for known in status.copy_restarts.values() for one in known.values()]
+    # Restarts of single Jobs are counted apart from those of all Jobs, although both count towards one maximum.
     counted = next((budget.used for budget in status.budgets if budget.name == RESTART), 0)
+    counted = max(0, counted - sum(one.charged for one in alone))
     conditions = _conditions(workload, status)
     found: Json = {"conditions": conditions} if conditions else {}
-    found["restarts"] = status.restarts
+    found["restarts"] = status.restarts - sum(one.restarts for one in alone)
     if counted:
         found["restartsCountTowardsMax"] = counted
     if status.phase in {Phase.SUCCEEDED, Phase.FAILED}:
@@ -48,6 +51,7 @@ def status(workload: Workload, status: Status) -> Json:
         {
             "name": one.name,
             **counts(status, one).model_dump(include={"ready", "succeeded", "failed", "active", "suspended"}),
+            **_job_restarts(status, one),
         }
         for one in _replicated_jobs(workload)
     ]
@@ -57,6 +61,19 @@ def status(workload: Workload, status: Status) -> Json:
 def counts(status: Status, component: Component) -> CopyCounts:
     """Return the counts of a replicated job's Jobs by state; all zero if nothing has been seen."""
     return status.copies.get(component.name, CopyCounts())
+
+
+def _job_restarts(status: Status, component: Component) -> Json:
+    """Return how often each Job was restarted alone, by its index; empty where none was (row J23)."""
+    known = status.copy_restarts.get(component.name)
+    found: Json = {}
+    if known:
+        each = [known.get(index) for index in range(component.copies or 0)]
+        found["jobRestarts"] = [one.restarts if one is not None else 0 for one in each]
+        charged = [one.charged if one is not None else 0 for one in each]
+        if any(charged):
+            found["jobRestartsCountTowardsMax"] = charged
+    return found
 
 
 def failed(workload: Workload, status: Status) -> tuple[str, str, str]:

@@ -35,6 +35,7 @@ from holdfast.model import (
 )
 from holdfast.model.calls.plan import (
     AnchorKind,
+    CopyLaunch,
     DataVolume,
     GangPods,
     PlannedComponent,
@@ -47,12 +48,15 @@ from holdfast.model.calls.plan import (
 from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
 from holdfast.model.spec.selection import Selection
+from holdfast.model.spec.volume_claim import VolumeClaim
 from holdfast.model.words import Outside
 
 _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)]
 """How the pods of the workload's gang are made, if it has one."""
 
 
+_CopyLaunches = Annotated[dict[str, dict[int, CopyLaunch]], Field(exclude_if=lambda value: not value)]
+"""By component and index: the copies that were made again alone (row J23)."""
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
 """The data sets that the workload's pods read, if any: always the same within one attempt (row L14)."""
 
@@ -118,6 +122,7 @@ class MakeInput(Payload):
     """By component: the digest of their configuration that its pods carry."""
     launches: dict[str, int] = {}
     """By component: how often it has been made again within this attempt; 0 if left out."""
+    copy_launches: _CopyLaunches = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
@@ -147,9 +152,12 @@ class MakeInput(Payload):
 class CreateInput(MakeInput):
     """Create all components in order, owned by the attempt's owner, then mark the owner submitted (rows S1 to S4).
 
+    The workload's own claims come first: those that exist are left as they are (row J22).
     Several copies of one component are created at a time; a refusal of one names it, and stops the others' creation.
     """
 
+    claims: Annotated[tuple[VolumeClaim, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The workload's own claims, which are created first."""
     report_submitted: Report
     """The status applied when all components exist."""
     hands_over: bool = False
@@ -246,6 +254,8 @@ class ReplaceInput(MakeInput):
 
     grace: float
     """Seconds for pods to end by themselves."""
+    copies: Annotated[dict[str, tuple[int, ...]], Field(exclude_if=lambda value: not value)] = {}
+    """By component: the only copies that are made again, by index; all, if left out (row J23)."""
     graces: dict[str, float] = {}
     """By component: the rest of its grace, if an operation that was broken off had begun it."""
     parts: bool = False
@@ -347,6 +357,7 @@ class UnparkInput(Payload):
     components: tuple[Component, ...]
     config_hashes: dict[str, str] = {}
     launches: dict[str, int] = {}
+    copy_launches: _CopyLaunches = {}
     labels: dict[str, str] = {}
     gang: _Gang = None
     turn: int
@@ -455,6 +466,14 @@ class ObserveInput(Payload):
     """Whether a failure that it confirms is acted on at once: then the next operation may carry its report."""
 
 
+class ClaimLeft(Payload):
+    """A claim of the workload, as the removal of an attempt finds it (row J22)."""
+
+    name: str
+    goes: bool
+    """Whether it is deleted and proven gone, too: this ends the workload's life, and it is not to be retained."""
+
+
 class RemoveInput(Payload):
     """Remove an attempt and prove it gone, waiting at most until `until` (then `Removed.gone` is false).
 
@@ -486,6 +505,8 @@ class RemoveInput(Payload):
     """Once gone: remove our finalizer from the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False
     """Once gone and released: delete the anchor too (the user deleted the workload)."""
+    claims: Annotated[tuple[ClaimLeft, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The workload's own claims."""
     follows: CheckpointInput | None = None
     """The checkpoint under way as it begins: answers of pods within their termination grace are returned (row L19)."""
 
@@ -616,8 +637,10 @@ __all__ = [
     "AnchorKind",
     "CheckpointInput",
     "Checkpointed",
+    "ClaimLeft",
     "ClearInput",
     "Cleared",
+    "CopyLaunch",
     "CreateInput",
     "Created",
     "DataVolume",

@@ -112,11 +112,18 @@ class DataVolume(Payload):
         return self.volume.removeprefix(VOLUME_PREFIX)
 
 
+class CopyLaunch(Payload):
+    """Which launch of a copy is made, if it was ever made again alone (row J23)."""
+
+    launch: int = 0
+    """How often it was made again alone within this attempt: added to its component's launches."""
+    restarts: int
+    """How often it was made again alone, over all attempts."""
+
+
 def has_copy(base: str, copies: int, name: str) -> bool:
     """Whether a name belongs to one of this many copies."""
-    start, _, index = name.rpartition("-")
-    known = start == base and index.isdecimal() and int(index) < copies
-    return known and names.copy_name(base, int(index)) == name
+    return names.copy_index(name, base, copies) is not None
 
 
 def planned(component: Component, workload_uid: str, attempt: int, *, awaited: bool = False) -> PlannedComponent:

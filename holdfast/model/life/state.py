@@ -130,6 +130,10 @@ class Attempt(Payload):
     """Whether the last replacement returned without some of its components (row D17)."""
     replacing: tuple[str, ...] = ()
     """Components that are being made again, or made for the first time because their turn has come."""
+    replacing_copies: Annotated[dict[str, tuple[int, ...]], Field(exclude_if=lambda value: not value)] = Field(
+        default_factory=dict
+    )
+    """Of the components in `replacing`, those of which only these copies are made again, by index (row J23)."""
     waiting: tuple[str, ...] = ()
     """Components whose turn has not come: nothing of them exists, and nothing counts as missing (row J13)."""
     replaced_at: Time | None = None
@@ -228,6 +232,25 @@ class Attempt(Payload):
         return f"submission {self.owner_uid}" if self.owner_uid else "its submission"
 
 
+class CopyRestarts(Payload):
+    """How often one copy of a component was restarted alone (row J23)."""
+
+    restarts: int
+    """Over all attempts."""
+    charged: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How many of these charged a budget of the workload, and have not been forgiven."""
+    attempt: int
+    """The attempt in which it was last restarted."""
+    launches: int
+    """How often it was restarted in that attempt."""
+    at: Time
+    """When it was last restarted: its back-off counts from there."""
+
+    def launches_in(self, attempt: int) -> int:
+        """Return how often it was restarted in this attempt, the last or a later one."""
+        return self.launches if self.attempt == attempt else 0
+
+
 class Cause(Payload):
     """An event that decided something, kept for users who ask why."""
 
@@ -318,6 +341,10 @@ class Operation(Payload):
     """Seconds of refusals that its whole submission may tolerate; None: for ever (preparations and creations)."""
     launches: dict[str, int] = Field(default_factory=dict)
     """The launch that it makes of each component (replacements)."""
+    copies: Annotated[dict[str, tuple[int, ...]], Field(exclude_if=lambda value: not value)] = Field(
+        default_factory=dict
+    )
+    """`Attempt.replacing_copies` as it was when it began (replacements)."""
     report_done: Report | None = None
     """The status it applies to the cluster when it succeeds."""
     creates: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
@@ -356,6 +383,10 @@ class State(Payload):
     """The use of each budget."""
     acted: dict[str, int] = Field(default_factory=dict)
     """How often each rule that has a limit has acted, by its name."""
+    copy_restarts: Annotated[dict[str, dict[int, CopyRestarts]], Field(exclude_if=lambda value: not value)] = Field(
+        default_factory=dict
+    )
+    """By component and index: the copies that were restarted alone."""
     excluded: tuple[ExcludedNode, ...] = ()
     """Nodes blamed for failures, for the attempts to come; the node blamed last comes last."""
     observation: Observation | None = None

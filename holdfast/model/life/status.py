@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.model.base import Time
 from holdfast.model.life.report import Condition
-from holdfast.model.life.state import Cause, Claims, ExcludedNode
+from holdfast.model.life.state import Cause, Claims, CopyRestarts, ExcludedNode
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
 from holdfast.model.spec.mount import DataSet
@@ -75,6 +75,8 @@ class Status(Payload):
     """What the pods that do not run yet wait for."""
     copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
     """The counts of each component that is made in copies."""
+    copy_restarts: Annotated[dict[str, dict[int, CopyRestarts]], Field(exclude_if=lambda value: not value)] = {}
+    """By component and index: the copies that were restarted alone (row J23)."""
     gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
     """The size of an elastic gang (rows T6, T8)."""
     next: Deadline | None = None

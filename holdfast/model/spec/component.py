@@ -224,6 +224,10 @@ class Component(Model):
         """Whether it is itself a pod, without a controller."""
         return (self.template["apiVersion"], self.template["kind"]) == ("v1", "Pod")
 
+    def copy_index(self, name: str) -> int | None:
+        """Return which of its copies has an object of this name; None if none has, or it has no copies."""
+        return None if self.copies is None else names.copy_index(name, self.template["metadata"]["name"], self.copies)
+
     @property
     def claims(self) -> tuple[str, ...]:
         """The claim names of its pods, without the suffix of its object's name and the pod's number (row D25)."""

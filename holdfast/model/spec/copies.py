@@ -27,6 +27,8 @@ class CopyWord(StrEnum):
     """The SHA-1 of `<namespace>/<object name>` in hexadecimal digits."""
     ATTEMPT = "Attempt"
     """How often it has been restarted: the attempt's number minus one, plus its component's own restarts since."""
+    RESTARTS = "Restarts"
+    """How often this copy was restarted alone, over all attempts (row J23)."""
     WORKLOAD_UID = "WorkloadUid"
     """The workload's uid."""
     NAME = "Name"

@@ -100,8 +100,9 @@ class Action(Model):
     unit: Scope = Scope.WORKLOAD
     """What is restarted: the whole workload, or only the component that failed (row U7).
 
-    Member means the same for a component that is itself a pod; a controller replaces its own pods. A failure that
-    belongs to no single component restarts the workload, whatever the unit."""
+    Member means the same for a component that is itself a pod; of a component with copies it restarts only the copy
+    that failed (row J23). A controller replaces its own pods. A failure that belongs to no single component restarts
+    the workload, whatever the unit."""
     charge: str | None = "restart"
     grace: bool = True
     """Whether the failure grace period is waited out first (document: skipped where no controller would heal it)."""

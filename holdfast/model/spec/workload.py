@@ -20,9 +20,10 @@ from holdfast.model.spec.component import Component
 from holdfast.model.spec.gang_members import check_gang, members_of
 from holdfast.model.spec.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
 from holdfast.model.spec.mount import MOUNTS_MAXIMUM, Mount, check_mounts
-from holdfast.model.spec.policy import Policy
+from holdfast.model.spec.policy import Match, Policy
 from holdfast.model.spec.probe import Probe
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
+from holdfast.model.spec.volume_claim import VOLUME_CLAIMS_MAXIMUM, VolumeClaim, check_volume_claims
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
@@ -80,6 +81,10 @@ class Workload(Model):
     """How it saves its state before it is suspended or preempted; none: it does not (row L32)."""
     mounts: Annotated[tuple[Mount, ...], Field(max_length=MOUNTS_MAXIMUM, exclude_if=lambda value: not value)] = ()
     """The data sets that its pods read: staged before it is admitted, and before each attempt (row L14)."""
+    volume_claims: Annotated[
+        tuple[VolumeClaim, ...], Field(max_length=VOLUME_CLAIMS_MAXIMUM, exclude_if=lambda value: not value)
+    ] = ()
+    """The claims that belong to it, and not to one of its attempts: made before the components (row J22)."""
     gang: Annotated[Gang | None, Field(exclude_if=lambda value: value is None)] = None
     """How the pods of its one Job meet as members of an elastic gang (rows T1 to T14); none: no gang."""
     graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
@@ -156,6 +161,7 @@ class Workload(Model):
         self._check_dependencies()
         self._check_checkpoint()
         check_mounts(self.mounts, self.components)
+        check_volume_claims(self.volume_claims, self.components)
         if self.gang is not None:
             check_gang(self.gang, self.components, self.lifecycle, self.policy.deletion.suspend)
         size = len(self.model_dump_json().encode())
@@ -164,22 +170,25 @@ class Workload(Model):
         return self
 
     def _check_units(self) -> None:
-        """Refuse the unit Member for components whose pods a controller creates (row U7)."""
-        named = [(f"policy.rules[{one.name}].action", one.action, one.match.components) for one in self.policy.rules]
-        for path, action, components in [*named, ("policy.default", self.policy.default, ())]:
+        """Refuse the unit Member for failures of pods that a controller creates (rows U7, J23)."""
+        named = [(f"policy.rules[{one.name}].action", one.action, one.match) for one in self.policy.rules]
+        for path, action, match in [*named, ("policy.default", self.policy.default, Match())]:
             if not action.alone or action.unit is not Scope.MEMBER:
                 continue
             for component in self.components:
-                meant = component.name in components or (not components and component.expected_pods)
-                if meant and component.copies is not None:
-                    raise ValueError(
-                        f"{path}.unit: Member: the copies of {component.title} are made again together: "
-                        "expected Component or Workload"
-                    )
-                if meant and not component.bare:
+                meant = component.name in match.components or (not match.components and component.expected_pods)
+                if not meant or component.bare:
+                    continue
+                if component.copies is None:
                     raise ValueError(
                         f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
                         "expected Component or Workload"
+                    )
+                # A failure of a pod does not say which copy it belongs to.
+                if match.scopes != (Scope.COMPONENT,):
+                    raise ValueError(
+                        f"{path}.unit: Member: a copy of {component.title} is made again for its own failure only: "
+                        "expected match.scopes [Component], or the unit Component or Workload"
                     )
 
     def _check_lifecycle(self) -> None:

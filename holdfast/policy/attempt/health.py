@@ -19,6 +19,7 @@ from holdfast.model import (
     Unhealthy,
     Workload,
 )
+from holdfast.policy.attempt.copies import stays
 from holdfast.policy.attempt.order import is_to_come
 from holdfast.policy.attempt.order import without as not_speaking_of
 from holdfast.policy.attempt.replace import due_replacements
@@ -269,7 +270,7 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     counted = heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
     if seen is not None and timings(state).launch_grace_period is not None:
         counted += seen.stuck
-    found = [one for one in counted if one.component not in replaced]
+    found = [one for one in counted if one.component not in replaced or stays(spec, attempt, one)]
     if attempt.told is not None:
         found += heeded(state.policy, attempt, (attempt.told,))
     for one in awaited(spec, state, seen):

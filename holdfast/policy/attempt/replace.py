@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.model import Attempt, Component, ComponentView, Observation, Replacement, Stage, State, Workload
 from holdfast.policy.failures.back_off import pause_after
+from holdfast.policy.values.edit import edit
 
 BACKOFF_MAXIMUM = timedelta(minutes=5)
 
@@ -64,9 +65,24 @@ def _by_rule(component: Component, rule: Replacement, view: ComponentView, attem
     return None
 
 
-def joined(attempt: Attempt, components: Iterable[str]) -> tuple[str, ...]:
-    """Return the components being recreated, with these added: none waits for those before it (row D17)."""
-    return tuple(dict.fromkeys((*attempt.replacing, *components)))
+def joined(attempt: Attempt, components: Iterable[str], copies: Iterable[tuple[str, int]] = ()) -> Attempt:
+    """Return the attempt with these components being recreated, too: none waits for those before it (row D17).
+
+    Args:
+        attempt: the attempt.
+        components: the components that are recreated whole.
+        copies: single copies, each by its component and its index.
+    """
+    whole = {*components, *(name for name in attempt.replacing if name not in attempt.replacing_copies)}
+    single = {name: set(indices) for name, indices in attempt.replacing_copies.items()}
+    for name, index in copies:
+        single.setdefault(name, set()).add(index)
+    again = dict.fromkeys((*attempt.replacing, *components, *single))
+    return edit(
+        attempt,
+        replacing=tuple(again),
+        replacing_copies={name: tuple(sorted(single[name])) for name in single if name not in whole},
+    )
 
 
 def replaced_at(attempt: Attempt, components: Iterable[str], now: datetime) -> dict[str, datetime]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
+from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, assess, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
@@ -183,7 +184,12 @@ def _clear(state: State, components: tuple[str, ...], why: str, now: datetime) -
     assert attempt is not None
     if not components:
         return edit(state, attempt=edit(attempt, cleared=True))
-    state = edit(state, attempt=edit(attempt, clearing_at=now, cleared=False, replacing=(), parked=(), resuming=()))
+    state = edit(
+        state,
+        attempt=edit(
+            attempt, clearing_at=now, cleared=False, replacing=(), replacing_copies={}, parked=(), resuming=()
+        ),
+    )
     return cause(state, Reason.DELETION_INITIATED, why, now)
 
 
@@ -233,14 +239,14 @@ def _restart(state: State, decision: Restart, now: datetime) -> State:
 def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> State:
     attempt = state.attempt
     assert attempt is not None
-    launches = {name: attempt.launches.get(name, 0) + 1 for name in decision.components}
-    used = {name: attempt.used.get(name, 0) + 1 for name in decision.charged}
+    whole = tuple(name for name in decision.components if name not in {one.component for one in decision.copies})
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in whole}
+    used = {name: attempt.used.get(name, 0) + decision.charged.count(name) for name in decision.charged}
     state, avoided = exclude(state, decision.exclude, now)
     attempt = edit(
-        attempt,
+        joined(attempt, whole, ((one.component, one.index) for one in decision.copies)),
         told=None if attempt.told is not None and attempt.told.component in decision.components else attempt.told,
         avoided=state.excluded,
-        replacing=joined(attempt, decision.components),
         replaced_at=now,
         replaced=replaced_at(attempt, decision.components, now),
         launches={**attempt.launches, **launches},
@@ -257,6 +263,8 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         # Other failures are assessed again, after a new live look.
         state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled))
         state = edit(state, looked_at=None, unhealthy=None)
+    if decision.copies:
+        state = edit(state, copy_restarts=restarted(state, decision.copies, now))
     state = edit(state, attempt=attempt)
     why = f"{decision.why}; then {avoided}" if avoided else decision.why
     state = cause(state, Reason.REPLACING, why, now)
@@ -268,7 +276,7 @@ def _start(state: State, names: tuple[str, ...], why: str, now: datetime) -> Sta
     attempt = state.attempt
     assert attempt is not None
     left = tuple(name for name in attempt.waiting if name not in names)
-    state = edit(state, attempt=edit(attempt, waiting=left, replacing=joined(attempt, names)))
+    state = edit(state, attempt=edit(joined(attempt, names), waiting=left))
     state = cause(state, Reason.STARTING, why, now)
     return enter(state, state.phase, Reason.STARTING, why, now)
 
@@ -282,6 +290,7 @@ def _retry(state: State, why: str, now: datetime) -> State:
     if state.outcome is not Phase.FAILED:
         return state
     state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, acted={}, excluded=())
+    state = edit(state, copy_restarts=forgiven(state.copy_restarts))
     state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
     return _begin_removal(state, now, pause_after=False)
 
@@ -348,8 +357,8 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
                 return Interrupt("beginning checkpoint anew, since its deadline has changed")
             if kind is OperationKind.CHECKPOINT and isinstance(decision, Wait):
                 return Sleep(decision.until, decision.why)
-            if kind is OperationKind.REPLACE and _launches(state) != running.launches:
-                return Interrupt(f"beginning anew with {spec.titles(list(_launches(state)))}")
+            if kind is OperationKind.REPLACE and _launches(state) != (running.launches, running.copies):
+                return Interrupt(f"beginning anew with {titles_again(spec, state.attempt) if state.attempt else ''}")
             if kind is OperationKind.REPLACE and isinstance(decision, Wait):
                 return Sleep(decision.until, wanted.why)
             if is_timed(spec, state, kind) and patience(state) != running.patience:
@@ -368,10 +377,12 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
             return Sleep(None, f"waiting for {running.kind.value} to end")
 
 
-def _launches(state: State) -> dict[str, int]:
-    """Return the launch number to make next, by name, of each component that is being replaced."""
+def _launches(state: State) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """Return the launch number to make next of each component that is being replaced, and of which copies alone."""
     attempt = state.attempt
-    return {name: attempt.launches.get(name, 0) for name in attempt.replacing} if attempt is not None else {}
+    if attempt is None:
+        return {}, {}
+    return {name: attempt.launches.get(name, 0) for name in attempt.replacing}, attempt.replacing_copies
 
 
 def _strips(state: State) -> bool:
@@ -428,8 +439,8 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             until = min(filter(None, (due_at(spec, state, request), ends_at(state))))
             return Run(OperationKind.CHECKPOINT, why, until)
         if attempt.replacing and not isinstance(decision, Look):
-            what = spec.titles(attempt.replacing)
-            doing = "making again" if any(_launches(state).values()) else "creating"
+            what, (launches, copies) = titles_again(spec, attempt), _launches(state)
+            doing = "making again" if copies or any(launches.values()) else "creating"
             return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
     return _idle(spec, state, decision)
 

@@ -157,9 +157,9 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     state = edit(state, attempt=attempt)
     if not attempt.replacing:
         return state
-    again = joined(attempt, event.components)
     launches = {name: attempt.launches.get(name, 0) + 1 for name in event.components}
-    return edit(state, attempt=edit(attempt, replacing=again, launches={**attempt.launches, **launches}))
+    again = edit(joined(attempt, event.components), launches={**attempt.launches, **launches})
+    return edit(state, attempt=again)
 
 
 def _can_retry(state: State) -> bool:

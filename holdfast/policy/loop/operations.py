@@ -93,7 +93,8 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         attempt = edit(attempt, stage=Stage.PREPARED)  # It may be seen before the operation has ended.
     state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=attempt)
     if run.kind is OperationKind.REPLACE and attempt is not None:
-        operation = edit(operation, launches={name: attempt.launches.get(name, 0) for name in attempt.replacing})
+        launches = {name: attempt.launches.get(name, 0) for name in attempt.replacing}
+        operation = edit(operation, launches=launches, copies=attempt.replacing_copies)
         state = edit(state, operation=operation)
     after = _promised(spec, state, now)
     if after is None:
@@ -131,7 +132,8 @@ def _configured(spec: Workload, state: State, kind: OperationKind) -> Attempt | 
     if kind is OperationKind.CREATE:
         made = tuple(one.name for one in spec.components)
     elif kind is OperationKind.REPLACE:
-        made = attempt.replacing
+        # The other copies keep the form in which they were made.
+        made = tuple(name for name in attempt.replacing if name not in attempt.replacing_copies)
     elif kind is OperationKind.UNPARK:
         # A component that cannot be merged into its existing object stays as it was, and is recreated afterwards.
         fits = mergeable(spec, attempt)

@@ -162,18 +162,31 @@ def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> S
 
 def _replaced(state: State, attempt: Attempt, operation: Operation, event: Replaced, now: datetime) -> State:
     """Record the new objects, of which nothing is known yet; components that joined meanwhile are still to be made."""
-    made = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
+    ended = [name for name in attempt.replacing if name in operation.launches and name not in event.left]
+    again = {name: _copies_left(attempt, operation, name) for name in ended}
+    made = [name for name in ended if not again[name]]
     left = () if event.failure is not None else tuple(name for name in attempt.replacing if name not in made)
+    copies = {name: again.get(name, known) for name, known in attempt.replacing_copies.items() if name in left}
     attempt = edit(
         attempt,
         objects=_known(attempt, event.objects),
         borne_again=attempt.borne_again + event.borne if left else 0.0,
         replacing=left,
+        replacing_copies=copies,
         parted=bool(left),
         launch_failure=event.failure,
         warming={**attempt.warming, **dict.fromkeys(made, now)},
     )
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
+
+
+def _copies_left(attempt: Attempt, operation: Operation, name: str) -> tuple[int, ...]:
+    """Return the copies of a component that joined its recreation while this one made other copies of it (row J23)."""
+    did, wanted = operation.copies.get(name), attempt.replacing_copies.get(name)
+    if did is None:
+        return ()
+    # None: the whole component has joined, and is made with the copies that have just been made.
+    return did if wanted is None else tuple(index for index in wanted if index not in did)
 
 
 def _known(attempt: Attempt, made: tuple[ObjectRef, ...]) -> tuple[ObjectRef, ...]:

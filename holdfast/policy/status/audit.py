@@ -40,6 +40,7 @@ def _entry(attempt: Attempt, kind: OperationKind) -> str:
     """Name one act of an attempt; the same act has the same name when it is started again."""
     if kind is OperationKind.REPLACE:
         launches = ",".join(f"{name}={attempt.launches.get(name, 0)}" for name in sorted(attempt.replacing))
-        return f"{attempt.number} {kind.value} {launches}"[:256]
+        copies = "".join(f" {name}:{','.join(map(str, one))}" for name, one in attempt.replacing_copies.items())
+        return f"{attempt.number} {kind.value} {launches}{copies}"[:256]
     turn = f" {attempt.turns}" if attempt.turns else ""
     return f"{attempt.number} {kind.value}{turn}"

@@ -33,6 +33,7 @@ from holdfast.model.life.status import GangSize
 from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
 from holdfast.model.words import escaped
 from holdfast.policy.attempt.checkpoint import checkpoint_request, due_at
+from holdfast.policy.attempt.copies import restarted_copy, titles_again
 from holdfast.policy.attempt.ending import active_in, is_clearing
 from holdfast.policy.attempt.health import (
     LIVE,
@@ -118,6 +119,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         conditions=conditions(spec, state),
         pods=seen.pods if seen is not None else PodCounts(expected=expected_now(spec, state)),
         waiting=_waiting(spec, state),
+        copy_restarts=state.copy_restarts,
         copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
         gang=_gang(spec),
         next=deadlines[0] if deadlines else None,
@@ -280,8 +282,8 @@ def _now(spec: Workload, state: State) -> str:
     if state.held is not None:
         return "nothing is done to it until a person says what"
     if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
-        again = any(operation.launches.values())
-        return f"{'making again' if again else 'creating'} {spec.titles(attempt.replacing)}"
+        again = any(operation.launches.values()) or operation.copies
+        return f"{'making again' if again else 'creating'} {titles_again(spec, attempt)}"
     if is_clearing(state):
         active = spec.titles(active_in(spec, state)) or "it"
         return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
@@ -476,8 +478,10 @@ def _kept(spec: Workload, state: State) -> str:
     """Say which claims outlive an attempt, what they contain, and how to choose otherwise (row D25)."""
     keeping = spec.titles([one.name for one in spec.components if one.keeps_claims])
     there = state.claims.sentence() if state.claims is not None else ""
+    claims = ", ".join(one.sentence() for one in spec.volume_claims)
+    own = f"its own PersistentVolumeClaims: {claims}" if claims else ""
     if not keeping:
-        return there
+        return own if state.outcome is None else there or own
     if state.outcome is not None and there:
         return f"{keeping} has left {there}"
     what = there or "the PersistentVolumeClaims of its pods"
@@ -488,7 +492,8 @@ def _kept(spec: Workload, state: State) -> str:
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     """Say what restarting one component costs, or that the workload fails instead."""
     name, charge = ruling.failure.component, ruling.action.charge
-    what = f"{spec.titles([name])} is made again alone"
+    of_copy = f"copy {index} of " if (index := restarted_copy(spec, ruling)) is not None else ""
+    what = f"{of_copy}{spec.titles([name])} is made again alone"
     most, acted = ruling.action.limit, state.acted.get(ruling.rule, 0)
     if most is not None and acted >= most:
         return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {most})"

@@ -73,15 +73,27 @@ class Resubmit:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyAgain:
+    """One copy of a component that is recreated alone (row J23)."""
+
+    component: str
+    index: int
+    charged: bool
+    """Whether it charges a budget of the workload."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replace:
     """Recreate these components within the attempt."""
 
     components: tuple[str, ...]
     charged: tuple[str, ...]
-    """The components whose own budget is charged for it."""
+    """The components whose own budget is charged for it, each once per charge."""
     why: str
     ruled: tuple[str, ...] = ()
-    """The components that a rule restarts; each counts as one restart."""
+    """The components that a rule restarts, each once per restart."""
+    copies: tuple[CopyAgain, ...] = ()
+    """Of components that are in `components`, the only copies that are recreated."""
     charges: tuple[str, ...] = ()
     """The workload's budgets that are charged, each once per occurrence in this list."""
     limited: tuple[str, ...] = ()

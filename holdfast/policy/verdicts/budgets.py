@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from holdfast.model import Budget, Reason, Renewal, Scope, Stage, State, Workload, format_duration
+from holdfast.policy.attempt.copies import forgiven
 from holdfast.policy.attempt.health import current, declared_now, shortfall
 from holdfast.policy.attempt.replace import due_replacements
 from holdfast.policy.failures.blindness import due
@@ -97,6 +98,8 @@ def _renewed(state: State, since: datetime, until: datetime, now: datetime) -> S
         if budget.scope is Scope.MEMBER and attempt is not None:
             state = edit(state, attempt=edit(attempt, used={}))
         state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+        if budget.scope is Scope.WORKLOAD:
+            state = edit(state, copy_restarts=forgiven(state.copy_restarts))
         lived = format_duration(timedelta(seconds=int((until - since).total_seconds())))
         state = cause(state, Reason.BUDGET_RENEWED, f"{budget.name} budget renewed: healthy for {lived}", now)
     return state

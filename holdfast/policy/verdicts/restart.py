@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from holdfast.model import Reason, Scope, Stage, State, Workload
+from holdfast.policy.attempt.copies import copy_backed_off, restarted_copy
 from holdfast.policy.attempt.health import current, timings
 from holdfast.policy.attempt.replace import backed_off
 from holdfast.policy.failures.avoided_nodes import blamed
 from holdfast.policy.failures.back_off import own_until
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.rules import Ruling
-from holdfast.policy.values.decision import Fail, Replace
+from holdfast.policy.values.decision import CopyAgain, Fail, Replace
 
 
 def is_alone(state: State, ruling: Ruling) -> bool:
@@ -37,8 +38,10 @@ def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> dat
         return at
     if ruling.action.pause:
         at = due(since, grace + ruling.action.pause, state.blind)
-    name = ruling.failure.component
+    name, index = ruling.failure.component, restarted_copy(spec, ruling)
     rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
+    if index is not None:
+        return max(at, copy_backed_off(state, name, index, rule) or at)
     return max(at, backed_off(name, rule, state.attempt) or at)
 
 
@@ -52,27 +55,39 @@ def over_limit(ruling: Ruling, acted: int) -> str:
 def restarted_alone(
     spec: Workload, state: State, found: Iterable[Ruling], since: datetime, now: datetime
 ) -> Replace | Fail:
-    """Return the restart of each component whose ruling is due; it is charged once, however many failures it has."""
+    """Return the restart of each component, or copy of one, whose ruling is due.
+
+    Each is charged once, however many failures it has. Of one component, the first ruling decides whether it is
+    restarted whole, or by the copy.
+    """
     attempt = state.attempt
     assert attempt is not None
     used, members, charges = dict(state.used), list[str](), list[str]()
     limited = list[str]()
     found = list(found)
-    first: dict[str, Ruling] = {}
+    first: dict[tuple[str, int | None], Ruling] = {}
+    whole: dict[str, bool] = {}
     for ruling in found:
         if is_alone(state, ruling) and due_at(spec, state, ruling, since) <= now:
-            first.setdefault(ruling.failure.component, ruling)
-    for name, ruling in first.items():
+            name, index = ruling.failure.component, restarted_copy(spec, ruling)
+            if whole.setdefault(name, index is None) == (index is None):
+                first.setdefault((name, index), ruling)
+    copies = list[CopyAgain]()
+    for (name, index), ruling in first.items():
         if ruling.action.limit is not None:
             acted = state.acted.get(ruling.rule, 0) + limited.count(ruling.rule)
             if acted >= ruling.action.limit:
                 return Fail(Reason.RULE_LIMIT_EXCEEDED, ruling.failure, over_limit(ruling, acted))
             limited.append(ruling.rule)
         charge = ruling.action.charge
+        of_workload = charge is not None and state.policy.budget(charge).scope is not Scope.MEMBER
+        if index is not None:
+            copies.append(CopyAgain(name, index, of_workload))
         if charge is None:
             continue
         budget = state.policy.budget(charge)
-        spent = attempt.used.get(name, 0) if budget.scope is Scope.MEMBER else used.get(charge, 0)
+        of_member = attempt.used.get(name, 0) + members.count(name)
+        spent = of_member if budget.scope is Scope.MEMBER else used.get(charge, 0)
         if budget.limit is not None and spent >= budget.limit:
             why = f"{charge} budget is used up ({spent} of {budget.limit}): {ruling.failure.sentence()}"
             return Fail(budget.exceeded, ruling.failure, why)
@@ -82,14 +97,16 @@ def restarted_alone(
             used[charge] = spent + 1
             charges.append(charge)
     why = "; ".join(
-        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})" for name, ruling in first.items()
+        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})"
+        for (name, _), ruling in first.items()
     )
-    exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in first), now)
+    exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in whole), now)
     return Replace(
-        tuple(first),
+        tuple(whole),
         tuple(members),
         why,
-        ruled=tuple(first),
+        ruled=tuple(name for name, _ in first),
+        copies=tuple(copies),
         charges=tuple(charges),
         limited=tuple(limited),
         exclude=exclude,

@@ -6,7 +6,7 @@ observations are in `views.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -99,8 +99,10 @@ class World:
         launch: int = 0,
         shuns: Collection[str] = (),
         dislikes: Collection[str] = (),
+        alone: Mapping[int, int] | None = None,
+        only: Collection[int] | None = None,
     ) -> list[Thing]:
-        """Create a component's object, or all its copies; their controller syncs at once.
+        """Create a component's object, or its copies; their controller syncs at once.
 
         Args:
             component: The component to create.
@@ -108,15 +110,20 @@ class World:
             launch: How often it was created before in that attempt.
             shuns: Nodes that its pods must not be placed on.
             dislikes: Nodes to use only if no other is free.
+            alone: How often each copy was created before without the others, by index; None: never.
+            only: The copies to create; None: all.
         """
         self.begun.add((attempt, component.name))
         plan = planned(component, UID, attempt)
         made: list[Thing] = []
         for index, name in enumerate(plan.object_names):
+            if only is not None and index not in only:
+                continue
             self._uids += 1
             one = plan.model_copy(update={"object_name": name, "expected_pods": plan.pods_each, "copies": None})
             copy = index if plan.copies is not None else None
-            thing = Thing(component, one, attempt, f"uid-{self._uids}", self.clock.now, launch, copy)
+            number = launch + (alone or {}).get(index, 0)
+            thing = Thing(component, one, attempt, f"uid-{self._uids}", self.clock.now, number, copy)
             thing.shuns, thing.dislikes = frozenset(shuns), frozenset(dislikes)
             made.append(thing)
         self.things.extend(made)

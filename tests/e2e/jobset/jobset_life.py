@@ -12,7 +12,7 @@ from holdfast import formats
 from holdfast.model import Status
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space
-from tests.e2e.peers.jobsets import P
+from tests.e2e.peers.jobsets import P, replicated
 
 Json = dict[str, Any]
 STORIES: Final = Path(__file__).parents[3] / "examples" / "jobset"
@@ -23,6 +23,13 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 def story(name: str) -> Json:
     """Return one of the published examples, as its file has it."""
     return yaml.safe_load((STORIES / f"{name}.yaml").read_text())
+
+
+def once(name: str, pods: int = 1, **more: Any) -> Json:
+    """Return a replicated job whose Jobs give up with their first failed pod."""
+    found = replicated(name, pods=pods, job={"backoffLimit": 0}, **more)
+    found["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    return found
 
 
 async def reach(space: Space, handle: Handle, phase: str, attempt: int | None = None) -> Status:
@@ -72,6 +79,16 @@ async def told(space: Space, handle: Handle, document: Json) -> Json:
     found = formats.source_form(space.site.read(document, space.namespace), await space.site.status(handle))
     assert found is not None
     return found["status"]
+
+
+async def runs(space: Space, handle: Handle, document: Json, **ready: int) -> None:
+    """Wait until so many Jobs of each replicated job are told ready."""
+
+    async def all_ready() -> bool:
+        status = await told(space, handle, document)
+        return {one["name"]: one["ready"] for one in status["replicatedJobsStatus"]} == ready
+
+    await until(all_ready, 300, f"{ready} are told ready")
 
 
 def ended(status: Json) -> tuple[str, str]:

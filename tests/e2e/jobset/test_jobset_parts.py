@@ -19,25 +19,20 @@ from tests.e2e.jobset.jobset_life import (
     ended,
     has_failed,
     jobs,
+    once,
     reach,
     reasons,
+    runs,
     story,
     told,
 )
-from tests.e2e.peers.jobsets import P, jobset, replicated
+from tests.e2e.peers.jobsets import P, jobset
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 Json = dict[str, Any]
 BACKOFF = "BackoffLimitExceeded"
 OF_ALL = {"trainer-0", "trainer-1", "evaluator-0", "evaluator-1"}
-
-
-def once(name: str, pods: int = 1, **more: Any) -> Json:
-    """Return a replicated job whose Jobs give up with their first failed pod."""
-    found = replicated(name, pods=pods, job={"backoffLimit": 0}, **more)
-    found["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
-    return found
 
 
 async def there(space: Space, name: str) -> dict[str, tuple[str, str]]:
@@ -60,16 +55,6 @@ async def made_again(space: Space, name: str, before: Json, restarted: int, *exp
 
     await until(again, 300, f"{expected} are made again, and nothing else")
     return await there(space, name)
-
-
-async def runs(space: Space, handle: Handle, document: Json, **ready: int) -> None:
-    """Wait until so many Jobs of each replicated job are told ready."""
-
-    async def all_ready() -> bool:
-        status = await told(space, handle, document)
-        return {one["name"]: one["ready"] for one in status["replicatedJobsStatus"]} == ready
-
-    await until(all_ready, 300, f"{ready} are told ready")
 
 
 async def standing(space: Space, handle: Handle, document: Json, **counts: tuple[int, int]) -> None:

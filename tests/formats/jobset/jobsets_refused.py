@@ -25,8 +25,23 @@ def ordered(*depends: tuple[str, str]) -> Json:
     return jobset_of(replicated("a"), replicated("b", dependsOn=wanted), replicated("c"))
 
 
+def claim(name: str, **metadata: Any) -> Json:
+    """Return the template of a claim."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def claiming(*claims: Json, mounts: tuple[str, ...] = ("data",), volumes: Any = None, **policy: Any) -> Json:
+    """Return a JobSet with these claims in one policy, whose container mounts volumes of these names."""
+    (container,) = PODS["spec"]["containers"]
+    mounted = [{"name": name, "mountPath": f"/{name}"} for name in mounts]
+    pods = _pods(containers=[{**container, "volumeMounts": mounted}], **({"volumes": volumes} if volumes else {}))
+    return jobset_of(replicated(job=pods), volumeClaimPolicies=[{"templates": list(claims), **policy}])
+
+
 INDEXED = {"completions": 4, "parallelism": 4}
 J = "spec.replicatedJobs[0]"
+V = "spec.volumeClaimPolicies[0].templates[0]"
 R = "spec.failurePolicy.rules[0]"
 CYCLE = jobset_of(
     replicated("a"),
@@ -211,6 +226,47 @@ _CASES: Final[list[tuple[Any, ...]]] = [
         jobset_of(replicated(job=_pods(affinity={"podAffinity": []})), annotations={EXCLUSIVE: "rack"}),
         f"{J}.template.spec.template.spec.affinity.podAffinity",
         "expected an object",
+    ),
+    (
+        jobset_of(replicated("a"), replicated("b", replicas=1025), failurePolicy={"rules": [{"action": "RestartJob"}]}),
+        "spec.replicatedJobs[1].replicas",
+        "expected at most 1024 beside the actions RestartJob and RestartJobAndIgnoreMaxRestarts",
+    ),
+    (
+        claiming(claim("data"), mounts=("other",)),
+        f"{V}.metadata.name",
+        "is mounted by no container: expected a volumeMount of this name",
+    ),
+    (
+        claiming(claim("data"), claim("data")),
+        "spec.volumeClaimPolicies[0].templates[1].metadata.name",
+        f"is the name of {V} too",
+    ),
+    (
+        claiming(claim("data", namespace="other")),
+        f"{V}.metadata.namespace",
+        "expected none: a claim is made in the namespace of its JobSet",
+    ),
+    (
+        claiming(claim("d" * 58), mounts=("d" * 58,)),
+        f"{V}.metadata.name",
+        "makes a claim's name of 64 characters: expected at most 63",
+    ),
+    (
+        claiming(claim("my.data"), mounts=("my.data",)),
+        f"{V}.metadata.name",
+        "is also a volume's name: expected a DNS label",
+        "the Jobs that it makes are refused, since no volume can have this name",
+    ),
+    (
+        claiming(claim("data"), volumes=[{"name": "data", "emptyDir": {}}]),
+        f"{J}.template.spec.template.spec.volumes[0].name",
+        f"is the name of {V} too",
+    ),
+    (
+        claiming(claim("data"), retentionPolicy={"whenDeleted": "Keep"}),
+        "spec.volumeClaimPolicies[0].retentionPolicy.whenDeleted",
+        "is not one of the allowed values",
     ),
     (
         jobset_of(annotations={"holdfast.dev/profile": "streams"}),

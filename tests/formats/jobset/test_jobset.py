@@ -21,7 +21,7 @@ from holdfast.formats.jobset.document import (
     FailureAction,
 )
 from holdfast.formats.jobset.policy import ACTIONS
-from holdfast.model import ActionKind, CopyWord, Scope
+from holdfast.model import ActionKind, CopyLabel, CopyWord, Scope
 from holdfast.profiles.jobset import POLICY, RULES_BEFORE
 from tests.formats.documents import PODS, Json
 from tests.formats.jobset.jobsets import P, component, jobset_of, one, replicated
@@ -186,6 +186,8 @@ def test_each_action_is_a_rule_and_the_rest_restarts() -> None:
         "RestartJobSetAndIgnoreMaxRestarts",
         "RestartReplicatedJob",
         "FailJob",
+        "RestartJob",
+        "RestartJobAndIgnoreMaxRestarts",
     )
     assert rules(rules=[{"action": each} for each in actions]) == [
         ("failurePolicyRule0", "Fail", None),
@@ -193,11 +195,24 @@ def test_each_action_is_a_rule_and_the_rest_restarts() -> None:
         ("failurePolicyRule2", "Restart", None),
         ("failurePolicyRule3", "Restart", "restart"),
         ("failurePolicyRule4", "Ignore", None),
+        ("failurePolicyRule5", "Restart", "restart"),
+        ("failurePolicyRule6", "Restart", None),
         ("no-failure-policy-rule", "Restart", "restart"),
     ]
     read = one(jobset_of(failurePolicy={"rules": [{"action": "RestartReplicatedJob"}]})).policy.rules
     assert [each.action.unit for each in read[-2:]] == [Scope.COMPONENT, Scope.WORKLOAD]
     assert not any(each.action.grace for each in read)
+
+
+@pytest.mark.row("J23", level="pure")
+@pytest.mark.parametrize("action", ["RestartJob", "RestartJobAndIgnoreMaxRestarts"])
+def test_J23_a_rule_restarts_the_failed_job_alone_and_each_job_tells_how_often(action: str) -> None:
+    read = one(jobset_of(replicated("a", replicas=1024), failurePolicy={"rules": [{"action": action}]}))
+    assert read.policy.rules[-2].action.unit is Scope.MEMBER
+    label = read.components[-1].copy_labels["jobset.sigs.k8s.io/job-restart-attempt"]
+    assert label == CopyLabel(word=CopyWord.RESTARTS)
+    plain = one(jobset_of(replicated("a"), failurePolicy={"rules": [{"action": "RestartJobSet"}]}))
+    assert "jobset.sigs.k8s.io/job-restart-attempt" not in plain.components[-1].copy_labels
 
 
 def test_a_rule_says_which_failures_it_means() -> None:

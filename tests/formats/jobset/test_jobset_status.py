@@ -12,6 +12,7 @@ from holdfast.model import (
     BudgetStatus,
     Cause,
     CopyCounts,
+    CopyRestarts,
     Failure,
     FailureClass,
     Phase,
@@ -177,3 +178,27 @@ def test_every_phase_can_be_told(phase: Phase) -> None:
     found = jobset_status.status(workload, told(phase))
     assert set(found) >= {"restarts", "replicatedJobsStatus"}
     assert ("terminalState" in found) == (phase in {Phase.SUCCEEDED, Phase.FAILED})
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_restarts_of_single_jobs_are_told_by_index_and_not_as_restarts_of_all() -> None:
+    def restarts(count: int, charged: int = 0) -> CopyRestarts:
+        return CopyRestarts(restarts=count, charged=charged, attempt=1, launches=1, at=SINCE)
+
+    budgets = (BudgetStatus(name="restart", limit=9, used=4),)
+    found = shown(
+        jobset_of(replicated("a", replicas=3), replicated("b"), replicated("c")),
+        told(
+            restarts=6,
+            budgets=budgets,
+            copy_restarts={"a": {0: restarts(1, 1), 2: restarts(2, 1)}, "b": {0: restarts(1)}},
+        ),
+    )
+    assert (found["restarts"], found["restartsCountTowardsMax"]) == (2, 2)
+    assert [
+        (one.get("jobRestarts"), one.get("jobRestartsCountTowardsMax")) for one in found["replicatedJobsStatus"]
+    ] == [
+        ([1, 0, 2], [1, 0, 1]),
+        ([1], None),
+        (None, None),
+    ]

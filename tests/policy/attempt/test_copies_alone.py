@@ -1,0 +1,117 @@
+"""Single copies that are recreated: which, how often, and what joins them on the way (row J23). Pure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.formats.jobset import reader
+from holdfast.model import (
+    Attempt,
+    Failure,
+    FailureClass,
+    Operation,
+    OperationKind,
+    Phase,
+    Reason,
+    Report,
+    Scope,
+    Stage,
+    State,
+)
+from holdfast.model.calls.cluster import Replaced
+from holdfast.policy.attempt.copies import copy_backed_off, forgiven, restarted, stays, titles_again
+from holdfast.policy.attempt.replace import joined
+from holdfast.policy.loop.results import ended
+from holdfast.policy.values.decision import CopyAgain
+from holdfast.policy.values.edit import edit
+from tests.e2e.peers.jobsets import jobset, replicated
+from tests.policy.lives.life import START
+
+pytestmark = pytest.mark.row("J23", level="pure")
+RULES = {"maxRestarts": 3, "rules": [{"action": "RestartJob"}]}
+SPEC = reader.read(jobset("train", replicated("a", replicas=4), replicated("b"), failurePolicy=RULES), cluster="dev")
+ATTEMPT = Attempt(number=2, begun_at=START, stage=Stage.SUBMITTED)
+NOW = START + timedelta(minutes=1)
+
+
+def failure(job: str, scope: Scope = Scope.COMPONENT) -> Failure:
+    return Failure(
+        cls=FailureClass.APP, scope=scope, reason="BackoffLimitExceeded", time=NOW, component="a", subject=job
+    )
+
+
+def test_J23_copies_join_and_the_whole_component_takes_them_in():
+    one = joined(ATTEMPT, (), [("a", 2)])
+    assert (one.replacing, one.replacing_copies) == (("a",), {"a": (2,)})
+    two = joined(one, ("b",), [("a", 0), ("a", 2)])
+    assert (two.replacing, two.replacing_copies) == (("a", "b"), {"a": (0, 2)})
+    whole = joined(two, ("a",))
+    assert (whole.replacing, whole.replacing_copies) == (("a", "b"), {})
+    assert joined(whole, (), [("a", 1)]) == whole, "all of it is recreated already"
+    assert titles_again(SPEC, two) == "copies 0, 2 of Job train-a (4 copies), Job train-b (1 copy)"
+
+
+def test_J23_a_failure_of_a_copy_that_stays_counts_meanwhile():
+    attempt = joined(ATTEMPT, (), [("a", 2)])
+    assert stays(SPEC, attempt, failure("train-a-1"))
+    assert not stays(SPEC, attempt, failure("train-a-2")), "it is being recreated for that"
+    assert not stays(SPEC, attempt, failure("train-a-1-x7k2p", Scope.MEMBER)), "a pod does not say whose it is"
+    assert not stays(SPEC, joined(ATTEMPT, ("a",)), failure("train-a-1"))
+
+
+def test_J23_what_is_recreated_is_counted_by_the_copy():
+    state = State(since=START, policy=SPEC.policy, attempt=edit(ATTEMPT, number=1))
+    state = edit(state, copy_restarts=restarted(state, [CopyAgain("a", 1, True), CopyAgain("a", 3, False)], NOW))
+    later = edit(state, attempt=ATTEMPT)
+    found = restarted(later, [CopyAgain("a", 1, True)], NOW + timedelta(hours=1))["a"]
+    counts = {index: (one.restarts, one.charged, one.launches_in(2)) for index, one in found.items()}
+    assert counts == {1: (2, 2, 1), 3: (1, 0, 0)}
+    assert {one.charged for one in forgiven({"a": found})["a"].values()} == {0}
+
+
+def test_J23_a_copy_that_fails_again_waits_ever_longer_in_one_attempt():
+    state, rule = State(since=START, policy=SPEC.policy, attempt=ATTEMPT), SPEC.policy.replacement
+    assert copy_backed_off(state, "a", 0, rule) is None
+    for seconds in (10, 20, 40):
+        state = edit(state, copy_restarts=restarted(state, [CopyAgain("a", 0, True)], NOW))
+        assert copy_backed_off(state, "a", 0, rule) == NOW + timedelta(seconds=seconds)
+    assert copy_backed_off(state, "a", 1, rule) is None
+    assert copy_backed_off(edit(state, attempt=edit(ATTEMPT, number=3)), "a", 0, rule) is None
+
+
+def recreated(attempt: Attempt) -> Attempt:
+    """Return an attempt whose copy 2 has been recreated, by an operation that began before anything joined it."""
+    begun = joined(ATTEMPT, (), [("a", 2)])
+    operation = Operation(
+        kind=OperationKind.REPLACE,
+        attempt=2,
+        since=NOW,
+        report=Report(sequence=1, phase=Phase.RUNNING, reason=Reason.REPLACING, attempt=2),
+        launches={"a": 0},
+        copies=begun.replacing_copies,
+    )
+    after = ended(State(since=START, policy=SPEC.policy, attempt=attempt, operation=operation), Replaced(), NOW).attempt
+    assert after is not None
+    return after
+
+
+@pytest.mark.parametrize(
+    ("whole", "copies", "left", "left_copies"),
+    [
+        ((), [], (), {}),
+        ((), [("a", 2)], (), {}),
+        ((), [("a", 1)], ("a",), {"a": (1,)}),
+        ((), [("b", 0)], ("b",), {"b": (0,)}),
+        (("a",), [], ("a",), {}),
+    ],
+)
+def test_J23_what_joined_meanwhile_is_still_to_be_recreated(
+    whole: tuple[str, ...],
+    copies: list[tuple[str, int]],
+    left: tuple[str, ...],
+    left_copies: dict[str, tuple[int, ...]],
+):
+    after = recreated(joined(joined(ATTEMPT, (), [("a", 2)]), whole, copies))
+    assert (after.replacing, after.replacing_copies) == (left, left_copies)
