@@ -129,10 +129,10 @@ class Server:
 
 def lives(server: Server, lasting: float = 100_000) -> float:
     """Return when the activity ended itself, or how long it lasted if it did not."""
-    ended: list[float] = []
+    ended: list[tuple[float, str]] = []
 
     async def main() -> None:
-        environment = ActivityEnvironment()
+        environment, words = ActivityEnvironment(), ""
         environment.info = dataclasses.replace(
             environment.info, activity_id="watch", attempt=1, heartbeat_timeout=TIMEOUT, workflow_run_id="run"
         )
@@ -140,14 +140,14 @@ def lives(server: Server, lasting: float = 100_000) -> float:
         try:
             async with asyncio.timeout(lasting):
                 await environment.run(beat, server)  # pyright: ignore[reportArgumentType]
-        except ApplicationError as error:
-            assert "another watch takes over" in str(error)
-        except TimeoutError:
-            pass
-        ended.append(asyncio.get_running_loop().time())
+        except (ApplicationError, TimeoutError) as error:
+            words = str(error)
+        ended.append((asyncio.get_running_loop().time(), words))
 
     in_virtual_time(main())
-    return ended[0]
+    ((at, words),) = ended
+    assert ("another watch takes over" in words) is (at < lasting)
+    return at
 
 
 @pytest.mark.row("D57", level="pure")
