@@ -37,7 +37,7 @@ class Cost:
 _METRIC: Final = "`action` of the server's metrics"
 LIFE: Final = Cost("a life: submitted, Running, Succeeded", 12, _METRIC)
 RESET: Final = Cost("a reset of it", 12, _METRIC)
-SUSPENSION: Final = Cost("a suspension and a resumption", 13, _METRIC)
+SUSPENSION: Final = Cost("a suspension and a resumption", 12, _METRIC)
 HAPPENS: Final = (LIFE, RESET, SUSPENSION)
 
 IDLE: Final = Cost("a workload that runs, or is suspended", 0, _METRIC, "0")

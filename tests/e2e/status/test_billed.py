@@ -103,7 +103,7 @@ async def test_idle_workloads_cost_nothing_and_a_cluster_no_more_than_is_documen
     await quiet(site)
     loop = asyncio.get_running_loop()
     begun, before = loop.time(), await counted(site.stack, site.cluster)
-    await until(lambda: loop.time() >= begun + IDLE, 2 * IDLE, "some idle time has passed")
+    await asyncio.sleep(IDLE)  # What is measured is that nothing happens meanwhile.
     idle, seconds = await counted(site.stack, site.cluster) - before, loop.time() - begun
     print(f"MEASURED in {seconds:.1f} idle seconds: {idle}")
     assert idle.keys() <= {"heartbeats"}, f"{bill.IDLE.what}: {bill.IDLE.actions}"
