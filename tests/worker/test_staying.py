@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
+from bench import bill
 from holdfast.worker.runtime.endless import SPARE, Pace, beat, while_all_last
 from holdfast.workflows.entity import ENDLESS_HEARTBEAT
 from tests.agent.virtual import in_virtual_time
@@ -187,4 +188,5 @@ def test_an_endless_activity_sends_eight_heartbeats_a_minute_and_each_is_looked_
     server = Server(*[0.01] * 10_000)
     lives(server, 3600)
     assert len(server.sent) == 480, "a tenth of the 80 a minute that it once sent"
+    assert {one.actions for one in (bill.WATCH, bill.NODES, bill.GANG)} == {480}, "and so docs/performance.md says"
     assert server.described == 480
