@@ -34,20 +34,22 @@ class Cost:
     how: str
     """How that number was counted."""
     before: str = ""
-    """What it was before, each value that was published."""
+    """What it was before, as it was published each time."""
 
 
 _METRIC: Final = "`action` of the server's metrics"
+_VIRTUAL: Final = "heartbeats on virtual time"
+_BOTH: Final = f"{_VIRTUAL}; {_METRIC}"
 LIFE: Final = Cost("a life: submitted, Running, Succeeded", 12, _METRIC)
 RESET: Final = Cost("a reset of it", 12, _METRIC)
 SUSPENSION: Final = Cost("a suspension and a resumption", 12, _METRIC)
 HAPPENS: Final = (LIFE, RESET, SUSPENSION)
 
 IDLE: Final = Cost("a workload that runs", 0, _METRIC, "0")
-PROBE: Final = Cost("a probed service, every 30 s", 120, "heartbeats on virtual time", "1,200")
-GANG: Final = Cost("an elastic gang that runs", 480, f"heartbeats on virtual time; queries by {_METRIC}", "5,520, then 3,720")
-WATCH: Final = Cost("the watch of a cluster, per part", 480, f"heartbeats on virtual time, {_METRIC}", "4,800, then 3,000")
-NODES: Final = Cost("the watch of its nodes", 480, f"heartbeats on virtual time, {_METRIC}", "4,800, then 3,000")
+PROBE: Final = Cost("a probed service, every 30 s", 120, _VIRTUAL, "1,200")
+GANG: Final = Cost("an elastic gang that runs", 480, _BOTH, "5,520, then 3,720")
+WATCH: Final = Cost("the watch of a cluster, per part", 480, _BOTH, "4,800, then 3,000")
+NODES: Final = Cost("the watch of its nodes", 480, _BOTH, "4,800, then 3,000")
 BROKER: Final = Cost("the checkpoint broker, idle", 120, "its history: a timer and an activity a minute", "120")
 GOES_ON: Final = (IDLE, PROBE, GANG, WATCH, NODES, BROKER)
 

@@ -16,4 +16,5 @@ def test_the_tables_of_the_document_are_current() -> None:
 
 
 def test_a_bill_is_actions_times_the_price() -> None:
-    assert [bill.bill(actions) for actions in (0, 24_000, 1_000_000, 34_560_000)] == ["0 $", "1.20 $", "50 $", "1,728 $"]
+    counts = (0, 24_000, 1_000_000, 34_560_000)
+    assert [bill.bill(actions) for actions in counts] == ["0 $", "1.20 $", "50 $", "1,728 $"]

@@ -1,6 +1,6 @@
 """API Priority and Fairness: which requests have Holdfast's queues, and that a tenant's flood does not delay them.
 
-A FlowSchema is cluster-wide. Those of these tests match accounts of their own namespaces alone, and are gone at the end.
+A FlowSchema is cluster-wide. Those of these tests match accounts of their own namespaces alone, and go at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -104,10 +103,10 @@ class Tenant:
     namespace: str
     url: str
 
-    async def request(self, method: str, path: str, **given: Any) -> tuple[int, str, float]:
+    async def request(self, method: str, path: str) -> tuple[int, str, float]:
         """Make a request; return its status, the uid of the flow schema it matched, and how long it took."""
-        begun = asyncio.get_running_loop().time()
-        async with self.session.request(method, f"{self.url}/api/v1/namespaces/{self.namespace}/{path}", **given) as got:
+        begun, url = asyncio.get_running_loop().time(), f"{self.url}/api/v1/namespaces/{self.namespace}/{path}"
+        async with self.session.request(method, url) as got:
             await got.read()
             took = asyncio.get_running_loop().time() - begun
             return got.status, got.headers.get("X-Kubernetes-PF-FlowSchema-UID", ""), took
@@ -144,7 +143,7 @@ def _holds(check: Any) -> Any:
 
 @asynccontextmanager
 async def tenant_of(stack: Stack, namespace: str) -> AsyncIterator[Tenant]:
-    config = yaml.safe_load(Path(stack.kubeconfig).read_text())
+    config = yaml.safe_load(await asyncio.to_thread(stack.kubeconfig.read_text))
     (cluster,), (user,) = config["clusters"], config["users"]
     tls = ssl.create_default_context(cadata=b64decode(cluster["cluster"]["certificate-authority-data"]).decode())
     headers = {
