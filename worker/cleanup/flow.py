@@ -1,7 +1,7 @@
 """Admits run-as accounts to Holdfast's priority level: their deletions do not wait behind what their namespace asks.
 
-`deploy/flow-control.yaml` brings the FlowSchema. Kubernetes sorts requests by user, verb and resource after impersonation:
-a deletion that Holdfast makes as a run-as account is that account's.
+`deploy/flow-control.yaml` brings the FlowSchema. Kubernetes sorts requests by user, verb and resource, after
+impersonation: a deletion that Holdfast makes as a run-as account is that account's.
 """
 
 from __future__ import annotations
