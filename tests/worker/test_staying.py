@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payloads
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
+from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
@@ -99,6 +101,7 @@ class Server:
         self.described = 0
         self.pending = PendingActivityInfo(activity_id="watch", attempt=attempt)
         self.pending.last_started_time.FromDatetime(START)
+        self.data_converter = DataConverter.default
 
     def heartbeat(self, *details: Any) -> None:
         """Take a heartbeat as the SDK does: its caller hears nothing of what becomes of it."""
@@ -106,10 +109,12 @@ class Server:
         self.sent.append(now)
         take = self.takes.pop(0) if self.takes else None
         if take is not None and not self._is_out(now):
-            asyncio.get_running_loop().call_later(take, self._take, now)
+            asyncio.get_running_loop().call_later(take, self._take, now, details)
 
-    def _take(self, sent: float) -> None:
+    def _take(self, sent: float, details: Sequence[Any]) -> None:
         self.arrived.append(sent)
+        payloads = self.data_converter.payload_converter.to_payloads(details)
+        self.pending.heartbeat_details.CopyFrom(Payloads(payloads=payloads))
         now = asyncio.get_running_loop().time()
         self.pending.last_heartbeat_time.FromDatetime(START + timedelta(seconds=now + 0.001))
 
@@ -173,6 +178,16 @@ def test_an_outage_that_is_shorter_than_the_spare_time_ends_no_activity():
     for begin in range(100, 110):
         server = Server(*[0.0] * 1_000, outages=[(begin, begin + SPARE - 1.1)])
         assert lives(server, 300) == 300, begin
+
+
+@pytest.mark.row("D57", level="pure")
+@pytest.mark.parametrize("late", [1.3, 1.7, 2.6])
+def test_D57_a_heartbeat_that_arrives_late_counts_from_its_own_sending(late: float):
+    """The first is sent again before it arrives; what arrives of that series later is not taken for a new one."""
+    server = Server(late, late, late)
+    ended = lives(server)
+    assert server.arrived, "some arrive, and then nothing more"
+    assert ended - server.arrived[-1] <= PACE.lease + 0.001
 
 
 def test_a_try_that_the_server_has_replaced_ends_at_once():

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
+from itertools import count
 from typing import Any, Final
 
 from temporalio import activity
@@ -89,31 +90,32 @@ async def beat(client: Client, remember: Callable[[], Any] = lambda: None) -> No
     assert info.heartbeat_timeout is not None, "an endless activity has a heartbeat timeout"
     pace, clock = Pace.of(info.heartbeat_timeout), asyncio.get_running_loop().time
     taken = _Taken(client, info)
-    accepted = clock()
-    while True:
+    sent, last, accepted = dict[int, float](), 0, clock()
+    for number in count(1):
         # The server's timeout counts from the arrival of a heartbeat, which is never before it was sent.
-        sent = clock()
-        activity.heartbeat(remember())
+        sent[number] = clock()
+        activity.heartbeat(remember(), number)
         try:
             # Never wait for an answer beyond the lease's end: the server starts another try soon after.
             async with asyncio.timeout_at(accepted + pace.lease):
-                arrived = await taken.within(LOOK_LAST)
+                arrived = await taken.within(LOOK_LAST, last)
         except TimeoutError as error:
             raise _taken_over() from error
-        if arrived:
-            accepted = sent
-            await asyncio.sleep(max(0.0, sent + pace.period - clock()))
+        if arrived is not None:
+            # One that was sent again may arrive late: each counts from its own sending.
+            accepted, last = sent[arrived], arrived
+            sent = {each: at for each, at in sent.items() if each > arrived}
+            await asyncio.sleep(max(0.0, accepted + pace.period - clock()))
 
 
 class _Taken:
-    """Looks whether the server has taken the last heartbeat of an activity's current try."""
+    """Looks which heartbeat of an activity's current try the server has taken last."""
 
     def __init__(self, client: Client, info: activity.Info) -> None:
         self._client, self._info = client, info
-        self._last: datetime | None = None
 
-    async def within(self, seconds: float) -> bool:
-        """Whether a heartbeat that was not known yet arrived in this time.
+    async def within(self, seconds: float, known: int) -> int | None:
+        """Return the number of a heartbeat after the known one, if one arrives in this time.
 
         Raises:
             ApplicationError: if the activity, or this try of it, is over for the server.
@@ -124,14 +126,12 @@ class _Taken:
             await asyncio.sleep(min(pause, left))
             pause *= 2
             with suppress(RPCError, TimeoutError):
-                at = await self._look()
-                if at is not None and (self._last is None or at > self._last):
-                    self._last = at
-                    return True
-        return False
+                if (number := await self._look()) > known:
+                    return number
+        return None
 
-    async def _look(self) -> datetime | None:
-        """Return when the server took the last heartbeat of this try, by its own clock; None: it has taken none."""
+    async def _look(self) -> int:
+        """Return the number of the last heartbeat that the server has of this try; 0 if it has none."""
         info = self._info
         assert info.workflow_id is not None, "it belongs to a workflow"
         handle = self._client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
@@ -144,8 +144,13 @@ class _Taken:
         pending = next((one for one in described.pending_activities if one.activity_id == info.activity_id), None)
         if pending is None or pending.attempt != info.attempt:
             raise _taken_over()
+        # Until this try has sent one, the server has that of the try before.
         begun, at = pending.last_started_time.ToDatetime(UTC), pending.last_heartbeat_time.ToDatetime(UTC)
-        return at if at > begun else None
+        numbers = pending.heartbeat_details.payloads[1:2]
+        if at <= begun or not numbers:
+            return 0
+        (number,) = await self._client.data_converter.decode(numbers, [int])
+        return int(number)
 
 
 def _taken_over() -> ApplicationError:
