@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections import Counter
 from typing import Final
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
+from temporalio.client import Client
 
 from holdfast.local import Stack
 from holdfast.local.system.ports import LOOPBACK
+from tests.e2e.ground.site import until
 
 SORTS: Final = {
     "grpc_StartWorkflowExecution": "starts",
@@ -30,20 +34,41 @@ UNBILLED: Final = frozenset({"command_BatchMarkers", "command_ModifyWorkflowProp
 """Patches and memos: the server counts them, and the published list of billed actions has neither."""
 
 
+QUIET: Final = 3.0
+"""Seconds without another event after which nothing more comes."""
+
+
+async def quiet(client: Client, *workflow_ids: str) -> None:
+    """Wait until these workflows have no more to do; their descriptions are no actions."""
+    loop = asyncio.get_running_loop()
+    last, since = list[int](), loop.time()
+
+    async def check() -> bool:
+        nonlocal last, since
+        described = [(await client.get_workflow_handle(each).describe()).raw_description for each in workflow_ids]
+        found = [one.workflow_execution_info.history_length for one in described]
+        if found != last:
+            last, since = found, loop.time()
+        return loop.time() - since >= QUIET
+
+    await until(check, 60, f"nothing more happens in {workflow_ids}", pause=0.2)
+
+
 async def counted(stack: Stack, namespace: str) -> Counter[str]:
     """Return the actions so far in a Temporal namespace, by their sort as in `bench.actions`.
+
+    A server of many tests has a page of a hundred megabytes: look seldom.
 
     Raises:
         AssertionError: if the server counts a sort of action that this does not know.
     """
     url = f"http://{LOOPBACK}:{stack.state.ports['temporal-metrics']}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        text = await answer.text()
+        page = await answer.read()
+    label = namespace.replace("-", "_").encode()  # As the server writes it.
+    lines = re.findall(rb'^action\{[^\n]*namespace="%b"[^\n]*$' % label, page, re.MULTILINE)
     found = Counter[str]()
-    label = namespace.replace("-", "_")  # As the server writes it.
-    # The page is long; only these lines are parsed.
-    lines = (line for line in text.splitlines() if line.startswith("action{") and f'namespace="{label}"' in line)
-    for family in text_string_to_metric_families("\n".join(["# TYPE action counter", *lines, ""])):
+    for family in text_string_to_metric_families(b"\n".join([b"# TYPE action counter", *lines, b""]).decode()):
         for sample in family.samples:
             sort = sample.labels["action_type"]
             if sort not in UNBILLED:

@@ -17,12 +17,10 @@ from bench.actions import actions
 from holdfast import Holdfast, names
 from holdfast.local import Stack
 from holdfast.model import Phase, Status
-from tests.e2e.ground.billed import counted
+from tests.e2e.ground.billed import counted, quiet
 from tests.e2e.ground.site import Site, appwrapper, job, open_site, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-QUIET = 3.0
-"""Seconds without another action, heartbeats aside, after which nothing more comes."""
 IDLE = 16.0
 """Seconds in which each watch sends two heartbeats."""
 UPSERT = EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES
@@ -43,47 +41,38 @@ async def reached(handle: WorkflowHandle[Any, Any], phase: Phase, attempt: int) 
         found = Status.model_validate(memo[names.MEMO_STATUS]) if names.MEMO_STATUS in memo else None
         return found is not None and (found.phase, found.attempt) == (phase, attempt)
 
-    await until(check, 60, f"attempt {attempt} of {handle.id} is {phase}", pause=0.2)
+    await until(check, 60, f"attempt {attempt} of {handle.id} is {phase}", pause=0.5)
 
 
-async def quiet(site: Site) -> Counter[str]:
-    """Return the actions so far, without heartbeats, once no more come."""
-    loop = asyncio.get_running_loop()
-    last, since = Counter[str](), loop.time()
-
-    async def check() -> bool:
-        nonlocal last, since
-        found = await counted(site.stack, site.cluster)
-        del found["heartbeats"]
-        if found != last:
-            last, since = found, loop.time()
-        return loop.time() - since >= QUIET
-
-    await until(check, 60, "no more actions come", pause=0.2)
-    return last
+async def billed(site: Site, *workflow_ids: str) -> Counter[str]:
+    """Return the actions so far, heartbeats aside, once the cluster's entities and these workflows are at rest."""
+    await quiet(site.client, names.watch_workflow_id(site.cluster), names.node_monitor_id(site.cluster), *workflow_ids)
+    found = await counted(site.stack, site.cluster)
+    del found["heartbeats"]
+    return found
 
 
 async def test_a_life_costs_no_more_actions_than_is_documented(site: Site):
     namespace = await site.namespace()
-    before = await quiet(site)
+    before = await billed(site)
     waits = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "1s", "successTTLDuration": "0s"}
     async with Holdfast.connect(client=site.client, cluster=site.cluster) as holdfast:
         run = await holdfast.submit(site.read(appwrapper("train", job(), **waits), namespace))
     handle = site.client.get_workflow_handle(run.workflow_id)
     await reached(handle, Phase.RUNNING, 1)
-    started = await quiet(site)
+    started = await billed(site, handle.id)
     await site.fail_pod(namespace)
     await reached(handle, Phase.RUNNING, 2)
-    reset = await quiet(site)
+    reset = await billed(site, handle.id)
     await handle.signal(names.SIGNAL_SUSPEND, "room is needed")
     await reached(handle, Phase.SUSPENDED, 2)
     await handle.signal(names.SIGNAL_RESUME)
     await reached(handle, Phase.RUNNING, 3)
-    resumed = await quiet(site)
+    resumed = await billed(site, handle.id)
     for each in await site.pods(namespace):
         await site.annotate("Pod", each["metadata"]["name"], namespace, kwok_complete="0s")
     await handle.result()
-    ended = await quiet(site)
+    ended = await billed(site, handle.id)
     events = (await handle.fetch_history()).events
     life, parts = (started - before) + (ended - resumed), (reset - started, resumed - reset)
     print(f"MEASURED a life {life}; a reset {parts[0]}; a suspension with its resumption {parts[1]}")
@@ -100,7 +89,7 @@ async def test_idle_workloads_cost_nothing_and_a_cluster_no_more_than_is_documen
     async with Holdfast.connect(client=site.client, cluster=site.cluster) as holdfast:
         run = await holdfast.submit(site.read(appwrapper("train", job()), namespace))
     await reached(site.client.get_workflow_handle(run.workflow_id), Phase.RUNNING, 1)
-    await quiet(site)
+    await billed(site, run.workflow_id)
     loop = asyncio.get_running_loop()
     begun, before = loop.time(), await counted(site.stack, site.cluster)
     await asyncio.sleep(IDLE)  # What is measured is that nothing happens meanwhile.

@@ -18,7 +18,7 @@ from holdfast.local import Stack
 from holdfast.model.calls.gang import GangEnd
 from holdfast.model.gang.orders import GangEnding, GangOutcome
 from holdfast.model.gang.state import GangPhase
-from tests.e2e.ground.billed import counted
+from tests.e2e.ground.billed import counted, quiet
 from tests.e2e.ground.site import until
 from tests.worker.gangs.crowd import UID, Crowd, hub, open_crowd
 
@@ -186,17 +186,8 @@ async def test_a_gang_at_rest_costs_heartbeats_alone(crowd: Crowd, stack: Stack)
         await crowd.agent(name)
     await crowd.ran(2)
     loop, namespace = asyncio.get_running_loop(), crowd.ground.client.namespace
-    news, since = dict[str, int](), loop.time()
-
-    async def is_at_rest() -> bool:
-        nonlocal news, since
-        found = dict(await counted(stack, namespace))
-        found.pop("heartbeats", None)
-        if found != news:
-            news, since = found, loop.time()
-        return loop.time() - since >= 8  # Longer than the hub waits between two looks, and than its batches.
-
-    await until(is_at_rest, 60, "the gang is at rest", pause=0.2)
+    await quiet(crowd.ground.client, crowd.rendezvous.id)
+    await asyncio.sleep(2 * crowd.begin().gang.heartbeat.total_seconds())  # The hub has seen what came last.
     begun, before = loop.time(), await counted(stack, namespace)
     await asyncio.sleep(REST)  # What is measured is that nothing happens meanwhile.
     found, seconds = await counted(stack, namespace) - before, loop.time() - begun
