@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench import plan
+from bench import bill, plan
 from bench.ground import Options
 from bench.measures import (
     agents,
@@ -217,6 +217,12 @@ def tables_(
     print(write.write(recordings, samples))
     if publish:
         print(write.publish(recordings))
+
+
+@app.command("bill")
+def bill_() -> None:
+    """Write what Temporal bills, and what that costs a month, into docs/performance.md; nothing is run."""
+    print(bill.publish())
 
 
 def _run(*plans: Plan) -> None:

@@ -34,7 +34,11 @@ AT_ONCE: Final = 200
 ENDLESS_TRY: Final = timedelta(hours=12)
 """Limit of one try of an endless activity: only this surely ends a try that is cut off from the server."""
 _ENDLESS_RETRY: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
-_ENDLESS_HEARTBEAT: Final = timedelta(seconds=5)
+ENDLESS_HEARTBEAT: Final = timedelta(seconds=12)
+"""Heartbeat timeout of an endless activity: how long another worker waits before it takes over from one that died.
+
+Each heartbeat is written and may be billed; the activity sends eight a minute (`worker.runtime.endless`).
+"""
 
 _PATCH_CONTINUED: Final = "a-memory-needs-a-run-before"
 
@@ -109,9 +113,7 @@ def start(
     )
 
 
-async def serve(
-    activity: str, argument: Any, *, queue: str, summary: str, heartbeat: timedelta = _ENDLESS_HEARTBEAT
-) -> None:
+async def serve(activity: str, argument: Any, *, queue: str, summary: str) -> None:
     """Run an activity that serves until it is cancelled; its retries cost no history.
 
     Raises:
@@ -122,7 +124,7 @@ async def serve(
         argument,
         task_queue=queue,
         start_to_close_timeout=ENDLESS_TRY,
-        heartbeat_timeout=heartbeat,
+        heartbeat_timeout=ENDLESS_HEARTBEAT,
         retry_policy=_ENDLESS_RETRY,
         cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
         summary=summary[:200],

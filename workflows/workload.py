@@ -52,7 +52,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock, asked_at, task_time
     from holdfast.workflows.entity import Timer, read, refuse_memory
-    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, call_of, probe_of
+    from holdfast.workflows.operations.dispatch import RETRY, call_of, probe_of
     from holdfast.workflows.operations.gang import Meetings
     from holdfast.workflows.operations.notify import GraphSide, QueueSide
     from holdfast.workflows.operations.rehearsal import refused, rehearse
@@ -247,7 +247,7 @@ class WorkloadWorkflow:
             task_queue=call.queue,
             result_type=call.result_type,
             start_to_close_timeout=call.start_to_close,
-            heartbeat_timeout=HEARTBEAT,
+            heartbeat_timeout=call.heartbeat,
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=why[:200],
@@ -270,7 +270,7 @@ class WorkloadWorkflow:
             task_queue=call.queue,
             result_type=call.result_type,
             start_to_close_timeout=call.start_to_close,
-            heartbeat_timeout=HEARTBEAT,
+            heartbeat_timeout=call.heartbeat,
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=f"asking attempt {number} whether it serves",

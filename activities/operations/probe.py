@@ -57,18 +57,18 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
             several workloads: whether they serve is not known, counts stay, and another worker probes (row D47).
     """
     site.check(given.target)
-    rules, (failing, due) = given.probe, _earlier(given)
+    rules, (failing, due), beats = given.probe, _earlier(given), _Beats()
     reach, workload = site.reach, given.target.workload_uid
     lasts = 2 * (rules.period + rules.timeout)
     try:
         while True:
-            await _until(due, failing)
+            await _until(due, failing, beats)
             begun = datetime.now(UTC)
             due = begun + rules.period
             with suppress(KubeError):  # If the pods cannot be listed, the next round tries again.
                 pods = await _pods(site, given, begun)
                 reached = set[str]()
-                answers = await _beating(answers_of(rules, pods, reached), failing, begun)
+                answers = await _beating(answers_of(rules, pods, reached), failing, begun, beats)
                 if pods:
                     reach.notes(workload, begun, lasts, reached=bool(reached))
                 if pods and not reached and reach.is_cut_off(datetime.now(UTC)):
@@ -78,7 +78,7 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
                 if mute is not None:
                     reach.forgets(workload)
                     return Probed(failure=_failure(given, mute, answers[mute.facts.uid] or "", begun))
-            _beat(failing, due)
+            beats.tell(failing, due)
     except asyncio.CancelledError:
         reach.forgets(workload)
         if not is_broken_off():
@@ -219,26 +219,49 @@ def _beat(failing: Mapping[str, int], due: datetime, doing: str = "") -> None:
         activity.heartbeat({"failing": dict(failing), "due": due.isoformat(), **said})
 
 
-async def _until(due: datetime, failing: Mapping[str, int]) -> None:
-    """Wait until a time, with heartbeats."""
-    while True:
-        _beat(failing, due)
-        left = (due - datetime.now(UTC)).total_seconds()
-        if left <= 0:
+class _Beats:
+    """Heartbeats no more often than needed, since each may be billed: at once if a count changes."""
+
+    def __init__(self) -> None:
+        timeout = activity.info().heartbeat_timeout if activity.in_activity() else None
+        self._every = timeout.total_seconds() / 2 if timeout is not None else BEAT_LAST
+        self._told: dict[str, int] | None = None
+        self._at = self._clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next heartbeat is due."""
+        return max(0.0, self._at + self._every - self._clock())
+
+    def tell(self, failing: Mapping[str, int], due: datetime) -> None:
+        """Send a heartbeat if one is due, or if these counts are new."""
+        if self.left and failing == self._told:
             return
-        await asyncio.sleep(min(left, BEAT_LAST))
+        self._told, self._at = dict(failing), self._clock()
+        _beat(failing, due)
+
+    @staticmethod
+    def _clock() -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def _until(due: datetime, failing: Mapping[str, int], beats: _Beats) -> None:
+    """Wait until a time, with heartbeats."""
+    while (left := (due - datetime.now(UTC)).total_seconds()) > 0:
+        await asyncio.sleep(min(left, beats.left))
+        beats.tell(failing, due)
 
 
 async def _beating(
-    answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime
+    answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime, beats: _Beats
 ) -> dict[str, Answer]:
     """Wait for the answers of a round, with heartbeats; a worker that takes over meanwhile repeats the round."""
     task = asyncio.ensure_future(answers)
     try:
         while True:
-            done, _ = await asyncio.wait({task}, timeout=BEAT_LAST)
+            done, _ = await asyncio.wait({task}, timeout=beats.left)
             if done:
                 return task.result()
-            _beat(failing, begun)
+            beats.tell(failing, begun)
     finally:
         task.cancel()

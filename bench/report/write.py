@@ -33,7 +33,7 @@ def publish(recordings: Sequence[Recording], document: Path = DOCUMENT, kept: Pa
     Raises:
         ValueError: if the document lacks the lines between which the section stands.
     """
-    before, stale, after = _parts(document)
+    before, stale, after = parts(document)
     keep([compact(each) for each in recordings], kept)
     # From what is kept, not from what was measured: so that it can be made again, and nothing else.
     images = document.parent / IMAGES
@@ -59,23 +59,28 @@ def section(document: Path = DOCUMENT) -> str:
     Raises:
         ValueError: if the document lacks the lines between which the section stands.
     """
-    return _parts(document)[1]
+    return parts(document)[1]
 
 
-def _parts(document: Path) -> tuple[str, str, str]:
-    before, begin, rest = document.read_text().partition(BEGIN)
-    stale, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{document}: expected the lines {BEGIN!r} and {END!r}, between which the figures go")
+def parts(document: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str, str]:
+    """Return what a document has before, in and after a generated section.
+
+    Raises:
+        ValueError: if the document lacks the lines between which the section stands.
+    """
+    before, begins, rest = document.read_text().partition(begin)
+    stale, ends, after = rest.partition(end)
+    if not begins or not ends:
+        raise ValueError(f"{document}: expected the lines {begin!r} and {end!r}, between which the figures go")
     return before, stale, after
 
 
 def markdown(recordings: Sequence[Recording], images: Sequence[str]) -> str:
     """Return machine, targets, tables and plots as Markdown."""
-    parts = [_machines(recordings), "### Targets\n" + targets.table(targets.held(targets.read(), recordings))]
-    parts += [tables(LAYOUTS, recordings), requests(samples_of(recordings, "start"))]
-    parts += [f"![{Path(image).stem}]({image})" for image in images]
-    return "\n\n".join(part for part in parts if part)
+    written = [_machines(recordings), "### Targets\n" + targets.table(targets.held(targets.read(), recordings))]
+    written += [tables(LAYOUTS, recordings), requests(samples_of(recordings, "start"))]
+    written += [f"![{Path(image).stem}]({image})" for image in images]
+    return "\n\n".join(part for part in written if part)
 
 
 def lacks(folder: Path) -> list[str]:

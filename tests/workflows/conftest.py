@@ -23,6 +23,7 @@ from holdfast.model import Policy, Status, Timings, Workload
 from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.loop.change import ComponentsChange
 from holdfast.profiles.streams import POLICY
+from holdfast.worker.roles import HEARTBEAT_THROTTLE
 from holdfast.workflows.start import memo, search_attributes
 from tests.e2e.ground.site import asked
 from tests.fakes import activities_of
@@ -135,7 +136,12 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
                 Worker(client, task_queue=names.QUEUE_WORKFLOWS, max_cached_workflows=cached),
                 Worker(plain, task_queue=names.queue_cluster(name), activities=activities_of(cluster)),
                 Worker(plain, task_queue=names.queue_wait(name), activities=activities_of(cluster)),
-                Worker(plain, task_queue=names.queue_probe(name), activities=[cluster.probe]),
+                Worker(
+                    plain,
+                    task_queue=names.queue_probe(name),
+                    activities=[cluster.probe],
+                    max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,  # As a worker has it: else a probe hears late.
+                ),
             ):
                 yield Run(plain, cluster, name)
 

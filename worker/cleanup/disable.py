@@ -10,6 +10,7 @@ from holdfast import names
 from holdfast.activities.kube.client import Conflict, Kube, NotFound, Object
 from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping
+from holdfast.worker.cleanup.flow import dismiss
 from holdfast.worker.cleanup.namespace import LABELS, is_own
 
 Say = Callable[[str], None]
@@ -38,7 +39,7 @@ async def close(kube: Kube, namespace: str | None) -> None:
 
 
 async def revoke(kube: Kube, namespace: str | None, *, accounts: bool, say: Say) -> None:
-    """Delete the roles and bindings that `enable` has created.
+    """Delete the roles and bindings that `enable` has created, and take the accounts off the flow schema.
 
     Args:
         kube: the cluster, with the rights of whoever asks.
@@ -46,6 +47,7 @@ async def revoke(kube: Kube, namespace: str | None, *, accounts: bool, say: Say)
         accounts: whether to delete the accounts too: not if pods run on, which may use their tokens.
         say: receives a line about each thing that stays.
     """
+    await dismiss(kube, namespace)
     for api_version, kind in (*_ROLES, *((_ACCOUNT,) if accounts else ())):
         for one in (await kube.list(api_version, kind, namespace or "", labels=LABELS))["items"]:
             if one["metadata"]["namespace"] != names.WORKER_NAMESPACE:

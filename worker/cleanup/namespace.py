@@ -11,6 +11,7 @@ from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, Kube, NotFound, Object, service_account_user
 from holdfast.activities.kube.raw import mapping
 from holdfast.errors import HoldfastError
+from holdfast.worker.cleanup.flow import admit
 from holdfast.worker.cleanup.impersonation import ACT_AS, ACT_ON, AUTHENTICATION, constrained, may
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -97,6 +98,7 @@ async def enable(
     if not dry_run:
         for manifest in [await _beside(kube, one) for one in wanted]:
             await apply(kube, manifest)
+        await admit(kube, namespace, service_account)
         await _in_force(kube, namespace, service_account, constrain=constrain)
     return wanted
 

@@ -120,6 +120,8 @@ class _Serving:
         self._generation = 0
         self._asked = False
         self._polled = 0.0
+        self._moved: tuple[str, int] | None = None
+        """The rendezvous' run, and the length of its history, before its orders were last queried."""
         self._gang: Gang
         self._pods: Informer[PodSeen]
         self._pulse: Pulse
@@ -191,6 +193,7 @@ class _Serving:
         hub = GangHub(attached.gang, attached.orders, attached.holders, _clock())
         hub.hearing.reaches(_clock())
         self._gang.hub, self._gang.behind, self._asked, self._polled = hub, False, False, _clock()
+        self._moved = None
         Log.info(
             "serves the gang",
             workload=self._given.workload,
@@ -218,7 +221,8 @@ class _Serving:
             if due is not None and due <= at:
                 await self._announce(hub)
             elif self._gang.behind or at >= self._polled + hub.gang.heartbeat.total_seconds():
-                self._gang.behind = False
+                if self._gang.behind:
+                    self._gang.behind, self._moved = False, None
                 await self._poll(hub)
             if hub.news.failing is not None and not self._asked:
                 self._gang.answer_all()  # Ask all agents to announce now: related failures are reported together.
@@ -265,14 +269,23 @@ class _Serving:
         self._gang.answer(batch.words)
 
     async def _poll(self, hub: GangHub) -> None:
-        """Query the orders, because deadlines, people and the workload change them too; this costs no history."""
+        """Query the orders if the rendezvous has moved on: deadlines, people and the workload change them too.
+
+        Each query may be billed. A description is not, and tells whether the rendezvous' history has grown.
+        """
         self._polled = _clock()
         try:
             async with asyncio.timeout(QUERY_DEADLINE):
+                described = (await self._handle.describe()).raw_description.workflow_execution_info
+                moved = (described.execution.run_id, described.history_length)
+                if moved == self._moved:
+                    hub.hearing.reaches(_clock())
+                    return
                 orders = await self._handle.query(names.QUERY_ORDERS, hub.orders.revision, result_type=Orders)
         except (RPCError, TimeoutError, WorkflowQueryFailedError) as error:
             Log.debug("the rendezvous was not asked: tried again", why=str(error) or type(error).__name__)
             return
+        self._moved = moved
         self._take(hub, orders)
 
     def _take(self, hub: GangHub, orders: Orders) -> None:

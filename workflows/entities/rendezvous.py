@@ -35,7 +35,6 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.workflows.clock import task_time
     from holdfast.workflows.entity import Entity, Message, refuse_memory, send, serve, stop
 
-HUB_HEARTBEAT: Final = timedelta(seconds=10)
 KEPT: Final = timedelta(days=1)
 """How long a closed rendezvous waits for its workload to end the attempt; the workload may be terminated."""
 
@@ -268,7 +267,6 @@ class Rendezvous(Entity):
                 workflow_id=workflow.info().workflow_id,
             ),
             queue=names.queue_gangs(given.cluster),
-            heartbeat=HUB_HEARTBEAT,
             summary=f"serving the gang of {given.workload}: agents announce themselves here",
         )
 

@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
         Operation,
         OperationKind,
         Phase,
+        Probe,
         RefusedCreate,
         Report,
         State,
@@ -60,6 +61,7 @@ with workflow.unsafe.imports_passed_through():
 
 HEARTBEAT = timedelta(seconds=8)
 """Short, so that a killed worker's operation moves to another worker within ten seconds."""
+PROBE_HEARTBEAT_MOST = timedelta(minutes=1)
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -85,6 +87,7 @@ class Call:
     result_type: Any
     start_to_close: timedelta
     priority: int = 3
+    heartbeat: timedelta = HEARTBEAT
 
 
 def target_of(spec: Workload, state: State, uid: str) -> Target:
@@ -138,7 +141,16 @@ def probe_of(spec: Workload, state: State, uid: str) -> Call:
     given = ProbeInput(
         target=target_of(spec, state, uid), attempt=attempt.number, probe=spec.probe, failing=attempt.probe_failing
     )
-    return Call(names.ACTIVITY_PROBE, names.queue_probe(spec.cluster), given, Probed, ENDLESS)
+    queue = names.queue_probe(spec.cluster)
+    return Call(names.ACTIVITY_PROBE, queue, given, Probed, ENDLESS, heartbeat=probe_heartbeat(spec.probe))
+
+
+def probe_heartbeat(rules: Probe) -> timedelta:
+    """Return the heartbeat timeout of a probe: two periods, so that each round need send one heartbeat only.
+
+    After this time another worker takes over the probe of one that died.
+    """
+    return min(max(HEARTBEAT, 2 * rules.period), PROBE_HEARTBEAT_MOST)
 
 
 def bounds_of(spec: Workload) -> PodBounds:

@@ -14,8 +14,6 @@ from holdfast.model.observation import Payload
 
 REFUSED_MAXIMUM: Final = 1000
 """How many workloads that took no request are remembered: the last ones."""
-CANDIDATES_MAXIMUM: Final = 100
-"""How many workloads whose checkpoint is due a look names: those that have waited longest, by their own measure."""
 
 
 class Broker(EntityDocument):
@@ -88,7 +86,7 @@ class Weighed(Payload):
     due: int = 0
     """Those whose checkpoint is worth more than it costs."""
     candidates: tuple[Candidate, ...] = ()
-    """The first `CANDIDATES_MAXIMUM` of these, in their order."""
+    """Those of them that may save now, as many as storage can take: each costs history."""
     unheard: int = 0
     """Those that may be due and did not answer."""
     away: Annotated[str, Field(exclude_if=lambda value: not value)] = ""

@@ -13,7 +13,6 @@ from math import sqrt
 from holdfast import names
 from holdfast.model import CheckpointState, Phase, Status, format_duration
 from holdfast.model.entities.broker import (
-    CANDIDATES_MAXIMUM,
     REFUSED_MAXIMUM,
     Asked,
     Broker,
@@ -72,7 +71,7 @@ def waited(broker: Broker, one: Candidate, now: datetime) -> float:
 
 
 def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: int, now: datetime) -> Weighed:
-    """Return the workloads whose checkpoint is due, in the order to ask them."""
+    """Return how many are due, and those to ask: the ones that have waited longest, as many as storage can take."""
     running = tuple(found)
     late = [(wait, one) for one in running if (wait := waited(broker, one, now)) >= 1]
     # Of two that wait for equally long, the larger loses more.
@@ -81,7 +80,7 @@ def weighed(broker: Broker, found: Iterable[Candidate], saving: int, unheard: in
         running=len(running) + saving,
         saving=saving,
         due=len(late),
-        candidates=tuple(one for _, one in late[:CANDIDATES_MAXIMUM]),
+        candidates=tuple(one for _, one in late[: max(0, broker.at_once - saving)]),
         unheard=unheard,
     )
 

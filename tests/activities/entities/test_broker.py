@@ -60,7 +60,7 @@ def look(temporal: Listed, refused: Mapping[str, datetime] | None = None) -> tup
     """Look in virtual time; return what is seen, and after how many seconds."""
     loop = VirtualLoop()
     try:
-        given = WeighInput(broker=Broker(cluster="dev"), refused=dict(refused or {}))
+        given = WeighInput(broker=Broker(cluster="dev", at_once=100), refused=dict(refused or {}))
         seen = loop.run_until_complete(ActivityEnvironment().run(weigh, cast(Any, temporal), given))
         return seen, loop.time()
     finally:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from bench import bill
 from holdfast import names
 from holdfast.activities.facts.pods import pod_facts
 from holdfast.activities.operations import probe as probes
@@ -21,7 +24,9 @@ from holdfast.client.views import ActivityView
 from holdfast.model import Limits, Probe, ProbeKind
 from holdfast.model.calls.cluster import Probed, ProbeInput, Target
 from holdfast.policy.sides.probe import Answer, counted
+from holdfast.workflows.operations.dispatch import probe_heartbeat
 from tests.activities.shapes import pod, stamp, time
+from tests.agent.virtual import in_virtual_time
 
 ROW = pytest.mark.row
 HERE = "127.0.0.1"
@@ -141,6 +146,46 @@ async def probing(site: Site, uid: str) -> Any:
     environment = ActivityEnvironment()
     environment.on_heartbeat = lambda *details: told.append(details[0])
     return await environment.run(probes.probe, site, asking(uid))
+
+
+class LoopTime(datetime):
+    """A clock that goes with the loop's."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime(2026, 6, 1, tzinfo=tz) + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+@pytest.mark.parametrize(
+    ("period", "timeout", "in_an_hour"),
+    [("30s", 60, bill.PROBE.actions), ("5m", 60, 120), ("10s", 20, 360), ("5s", 10, 720)],
+    ids=["the default", "seldom", "often", "more often"],
+)
+def test_L28_a_probe_whose_counts_stay_sends_one_heartbeat_a_round_or_fewer(
+    monkeypatch: pytest.MonkeyPatch, period: str, timeout: int, in_an_hour: int
+):
+    beats: list[float] = []
+
+    async def answers(rules: Probe, pods: list[Asked], reached: Any = None) -> dict[str, Answer]:
+        return {one.facts.uid: "" for one in pods}
+
+    async def main() -> None:
+        loop, environment = asyncio.get_running_loop(), ActivityEnvironment()
+        given = asking("a", period)
+        environment.info = dataclasses.replace(environment.info, heartbeat_timeout=probe_heartbeat(given.probe))
+        assert environment.info.heartbeat_timeout == timedelta(seconds=timeout)
+        environment.on_heartbeat = lambda *_: beats.append(loop.time())
+        site = Site(Listing(), "dev", "", "installation", Limits())  # type: ignore[arg-type]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3600):
+                await environment.run(probes.probe, site, given)
+
+    monkeypatch.setattr(probes, "answers_of", answers)
+    monkeypatch.setattr(probes, "datetime", LoopTime)
+    in_virtual_time(main())
+    assert len(beats) <= in_an_hour + 1
+    gaps = [later - earlier for earlier, later in pairwise([0.0, *beats])]
+    assert max(gaps) <= timeout / 2 + 0.1, "another could be lost, and the server would still wait"
 
 
 @ROW("D47", level="pure")

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.model import CheckpointState, Phase, PodCounts, Reason, Status
-from holdfast.model.entities.broker import CANDIDATES_MAXIMUM, REFUSED_MAXIMUM, Asked, Broker, Candidate
+from holdfast.model.entities.broker import REFUSED_MAXIMUM, Asked, Broker, Candidate
 from holdfast.model.spec.checkpoint import CheckpointRequest
 from holdfast.model.words import escaped
 from holdfast.policy.entities import broker as policy
@@ -76,7 +76,7 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     state = policy.begun(BROKER)
     found = [one("fresh", 0.01), one("late", 24), one("larger", 24, pods=4), one("saved", 0.1), one("older", 23)]
     seen = policy.weighed(BROKER, found, saving=0, unheard=0, now=NOW)
-    assert names_of(seen.candidates) == ["larger", "late", "older"]
+    assert names_of(seen.candidates) == ["larger", "late"], "a look names no more than may save: each costs history"
     state, asked = policy.looked(state, seen, NOW)
     assert names_of(asked) == ["larger", "late"]
     told = policy.status(state)
@@ -98,13 +98,22 @@ def test_L11_those_that_save_already_count_whoever_asked_them() -> None:
 
 @ROW("L11", level="pure")
 def test_L11_a_broker_that_begins_anew_finds_in_one_cycle_all_that_the_last_one_had_to_ask() -> None:
-    found = [one(f"w{index:03}", 10 + index) for index in range(CANDIDATES_MAXIMUM + 5)]
+    found = [one(f"w{index:03}", 10 + index) for index in range(105)]
     seen = policy.weighed(BROKER, found, saving=0, unheard=0, now=NOW)
     before, asked = policy.looked(policy.begun(BROKER), seen, NOW)
     again, anew = policy.looked(policy.begun(BROKER), seen, NOW)
     assert asked == anew
     assert before == again
-    assert (len(seen.candidates), seen.due) == (CANDIDATES_MAXIMUM, CANDIDATES_MAXIMUM + 5)
+    assert (len(asked), seen.due) == (BROKER.at_once, 105)
+
+
+@ROW("L11", level="pure")
+def test_L11_a_look_costs_the_same_history_however_many_run_or_wait() -> None:
+    for waited in (0.01, 24):
+        few, many = ([one(f"w{at:05}", waited) for at in range(count)] for count in (100, 10_000))
+        sizes = [len(policy.weighed(BROKER, found, 2, 0, NOW).model_dump_json()) for found in (few, many)]
+        assert sizes[1] <= sizes[0] + 4, "two more digits in two numbers"
+        assert sizes[1] < 100
 
 
 def test_those_that_did_not_answer_are_counted_and_told() -> None:

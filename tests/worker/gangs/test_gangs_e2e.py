@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 from prometheus_client import Counter, Gauge
 
+from bench import bill
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.model.calls.gang import GangEnd
 from holdfast.model.gang.orders import GangEnding, GangOutcome
 from holdfast.model.gang.state import GangPhase
+from tests.e2e.ground.billed import counted, quiet
 from tests.e2e.ground.site import until
 from tests.worker.gangs.crowd import UID, Crowd, hub, open_crowd
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ROW = pytest.mark.row
+REST = 16.0
+"""Seconds in which the hub sends two heartbeats, and looks three times at its rendezvous."""
 
 
 @pytest.fixture
@@ -171,3 +175,22 @@ async def test_only_a_pod_of_the_gang_may_speak_and_only_for_itself(crowd: Crowd
     assert (status, "is of attempt 2" in why) == (403, True)
     assert (await crowd.post("gang-0", token, attempt=0))[0] == 400
     assert (await crowd.post("gang-0", token, workload="uid-2"))[0] == 421
+
+
+async def test_a_gang_at_rest_costs_heartbeats_alone(crowd: Crowd, stack: Stack):
+    members = ["gang-0", "gang-1"]
+    for name in members:
+        await crowd.pod(name)
+    await crowd.gangs.begin_gang(crowd.begin(min=2, max=2))
+    for name in members:
+        await crowd.agent(name)
+    await crowd.ran(2)
+    loop, namespace = asyncio.get_running_loop(), crowd.ground.client.namespace
+    await quiet(crowd.ground.client, crowd.rendezvous.id)
+    await asyncio.sleep(2 * crowd.begin().gang.heartbeat.total_seconds())  # The hub has seen what came last.
+    begun, before = loop.time(), await counted(stack, namespace)
+    await asyncio.sleep(REST)  # What is measured is that nothing happens meanwhile.
+    found, seconds = await counted(stack, namespace) - before, loop.time() - begun
+    print(f"MEASURED {dict(found)} in {seconds:.1f} s of a gang at rest")
+    assert found.keys() == {"heartbeats"}
+    assert found["heartbeats"] <= bill.GANG.actions / 3600 * seconds + 1

@@ -16,6 +16,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from bench import bill
+from bench.actions import actions
 from holdfast import names
 from holdfast.client.broker import BrokerRun, apply
 from holdfast.errors import HoldfastError
@@ -95,6 +97,27 @@ async def test_each_cycle_it_looks_and_asks_as_many_as_storage_bears(env: Workfl
     assert (status.asked_total, status.due) == (2, 0)
     await run.cancel("not wanted")
     assert BrokerStatus.model_validate(await handle.result()).asked_total == 2
+    await replays(handle)
+
+
+async def test_L11_an_idle_cycle_costs_two_actions_and_the_same_history_however_many_run(
+    env: WorkflowEnvironment, cluster: Cluster
+):
+    cluster.seen = Weighed(running=90_000)
+    run, handle = await begun(env)
+    await env.sleep(timedelta(minutes=10))
+    await run.cancel()
+    await handle.result()
+    events = (await handle.fetch_history()).events
+    found, cycles = actions(events), len(cluster.looks)
+    assert cycles >= 10
+    assert found == {"starts": 1, "activities": cycles, "timers": cycles, "signals": 1}
+    assert found["activities"] + found["timers"] == cycles * bill.BROKER.actions / 60
+    done = [one.ByteSize() for one in events if one.HasField("activity_task_completed_event_attributes")]
+    asked = [one.ByteSize() for one in events if one.HasField("activity_task_scheduled_event_attributes")]
+    assert max(done) < 300
+    assert max(asked) < 800
+    assert max(done) - min(done) <= 8, "ids grow by a byte, and nothing else does"
     await replays(handle)
 
 
