@@ -34,10 +34,10 @@ AT_ONCE: Final = 200
 ENDLESS_TRY: Final = timedelta(hours=12)
 """Limit of one try of an endless activity: only this surely ends a try that is cut off from the server."""
 _ENDLESS_RETRY: Final = RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=2))
-ENDLESS_HEARTBEAT: Final = timedelta(seconds=12)
+ENDLESS_HEARTBEAT: Final = timedelta(seconds=10)
 """Heartbeat timeout of an endless activity: how long another worker waits before it takes over from one that died.
 
-Each heartbeat is written and may be billed; the activity sends eight a minute (`worker.runtime.endless`).
+Each heartbeat is written and may be billed; the activity sends eleven a minute (`worker.runtime.endless`).
 """
 
 _PATCH_CONTINUED: Final = "a-memory-needs-a-run-before"

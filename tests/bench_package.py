@@ -1,4 +1,4 @@
-"""Makes the package `bench` importable here, without the whole checkout's root on the path."""
+"""Makes the package `bench` importable, without the whole checkout's root on the path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "bench"
+FOLDER = Path(__file__).parents[1] / "bench"
 
 if "bench" not in sys.modules:
     spec = importlib.util.spec_from_file_location(
