@@ -21,6 +21,7 @@ from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.raw import mapping
 from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
 from holdfast.model.calls.cluster import WatchNodesInput
+from holdfast.model.entities.nodes import NodeWord
 from holdfast.policy.failures.blindness import union
 from holdfast.policy.nodes.monitor import told_of
 from holdfast.worker.nodes.ledger import NodeLedger
@@ -102,12 +103,16 @@ class _Leases:
 class _Nodes:
     """Puts nodes into the ledger."""
 
-    def __init__(self, ledger: NodeLedger, wake: Callable[[], None]) -> None:
-        self._ledger, self._wake = ledger, wake
+    def __init__(self, ledger: NodeLedger, wake: Callable[[], None], metrics: Metrics) -> None:
+        self._ledger, self._wake, self._metrics = ledger, wake, metrics
+        self._marked: dict[str, NodeWord] = {}
+        for word in set(NodeWord) - {NodeWord.NONE}:
+            metrics.node_marks.labels(word.value).set(0)
 
     def put(self, item: NodeFacts) -> None:
         """Handle a new or changed node."""
         self._ledger.node(item.name, item.uid, item.fault, item.message, item.own)
+        self._mark(item.name, item.own.word if item.own is not None else NodeWord.NONE)
         if item.fault:
             self._wake()
 
@@ -115,6 +120,15 @@ class _Nodes:
         """Handle a node that is gone, or (revision 0) cannot be read any more."""
         if revision:
             self._ledger.unnode(item.name)
+            self._mark(item.name, NodeWord.NONE)
+
+    def _mark(self, name: str, word: NodeWord) -> None:
+        before = self._marked.pop(name, NodeWord.NONE)
+        if word is not NodeWord.NONE:
+            self._marked[name] = word
+        for one, step in ((before, -1), (word, 1)):
+            if one is not NodeWord.NONE:
+                self._metrics.node_marks.labels(one.value).inc(step)
 
 
 class NodeWatchActivities:
@@ -182,7 +196,7 @@ class _Watching:
         self._nodes = Informer(
             await owner.connect(StreamSight(self._pulse), None),
             *NODE,
-            sink=_Nodes(self._ledger, self._wake.set),
+            sink=_Nodes(self._ledger, self._wake.set, owner.metrics),
             decode=node_facts(owner.faults),
             pulse=self._pulse,
             metrics=owner.metrics,
@@ -209,6 +223,7 @@ class _Watching:
         await _ended(tasks)
         await self._pulse.kube.close()
         self._owner.metrics.nodes.set(0)
+        self._owner.metrics.node_marks.clear()
 
     async def _attend(self) -> None:
         before = datetime.now(UTC)
