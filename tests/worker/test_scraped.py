@@ -1,4 +1,4 @@
-"""What is read as it is scraped: readiness, and when certificates expire; and what counts nodes, slots and operations."""
+"""What is read as it is scraped: readiness, and when certificates expire; what counts nodes, slots and operations."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ def test_nodes_count_under_the_mark_they_have_now():
 
 async def test_an_operation_counts_while_it_runs_however_it_ends():
     metrics = Metrics()
-    goes, fails = asyncio.Event(), asyncio.Event()
+    begun, goes = asyncio.Semaphore(0), asyncio.Event()
 
     class Work(ActivityInboundInterceptor):
         def __init__(self) -> None: ...
 
         async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+            begun.release()
             await goes.wait()
-            if fails.is_set():
-                raise RuntimeError("no")
+            raise RuntimeError("no")
 
     def running() -> float | None:
         return metrics.registry.get_sample_value("holdfast_operations_running", {"operation": activity_type})
@@ -105,12 +105,12 @@ async def test_an_operation_counts_while_it_runs_however_it_ends():
         await ActivityEnvironment().run(around.execute_activity, cast("Any", None))
 
     tasks = [asyncio.create_task(run()) for _ in range(2)]
-    while running() != 2:
-        await asyncio.sleep(0)
+    for _ in tasks:
+        await begun.acquire()
+    assert running() == 2
     tasks[0].cancel()
     await asyncio.gather(tasks[0], return_exceptions=True)
     assert running() == 1
-    fails.set()
     goes.set()
     await asyncio.gather(tasks[1], return_exceptions=True)
     assert running() == 0

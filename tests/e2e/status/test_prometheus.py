@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -99,14 +98,14 @@ async def prometheus(directory: Path, target: str) -> AsyncIterator[Prometheus]:
     ]
     log = directory / "prometheus.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(argv, stdout=out, stderr=out)
+        process = await asyncio.create_subprocess_exec(*argv, stdout=out, stderr=out)
     made = Prometheus(address)
     try:
         await until(made.answers, 30, lambda: f"Prometheus answers: {log.read_text()[-2000:]}")
         yield made
     finally:
         process.terminate()
-        await asyncio.to_thread(process.wait, 30)
+        await asyncio.wait_for(process.wait(), 30)
 
 
 async def test_alerts_fire_by_what_a_worker_says(stack: Stack, tmp_path: Path):
