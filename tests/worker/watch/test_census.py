@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
 
 import pytest
 from temporalio.client import Client
@@ -23,11 +22,11 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-async def client(stack: Stack) -> AsyncIterator[Client]:
+async def client(stack: Stack) -> Client:
     """A client of a Temporal namespace without search attributes."""
     name = f"census-{secrets.token_hex(3)}"
     await register(stack.temporal_address, name)
-    yield await Client.connect(stack.temporal_address, namespace=name)
+    return await Client.connect(stack.temporal_address, namespace=name)
 
 
 async def begin(client: Client, cluster: str, phase: str, reason: str) -> None:
