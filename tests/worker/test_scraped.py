@@ -58,17 +58,15 @@ def test_a_certificate_shows_when_it_expires_and_a_new_one_at_once(tmp_path: Pat
 
 
 def test_nodes_count_under_the_mark_they_have_now():
-    metrics = Metrics()
-    nodes = _Nodes(NodeLedger(NodeTimings()), lambda: None, metrics)
+    nodes = _Nodes(NodeLedger(NodeTimings()), lambda: None)
 
     def node(name: str, word: NodeWord | None) -> NodeFacts:
         return NodeFacts(name, f"uid-{name}", "", "", OwnMarks(word=word) if word is not None else None)
 
-    def marked() -> dict[str, float]:
-        words = set(NodeWord) - {NodeWord.NONE}
-        found = {one.value: metrics.registry.get_sample_value("holdfast_nodes_marked", {"state": one}) for one in words}
-        assert None not in found.values(), "a state without a node is 0, and not unknown"
-        return {state: count for state, count in found.items() if count}
+    def marked() -> dict[str, int]:
+        found = nodes.marked()
+        assert set(found) == set(NodeWord) - {NodeWord.NONE}, "a state without a node is 0, and not unknown"
+        return {word.value: count for word, count in found.items() if count}
 
     for name, word in (("a", NodeWord.DOWN), ("b", NodeWord.DOWN), ("c", None), ("d", NodeWord.FAULTY)):
         nodes.put(node(name, word))

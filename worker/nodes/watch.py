@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -103,11 +104,9 @@ class _Leases:
 class _Nodes:
     """Puts nodes into the ledger."""
 
-    def __init__(self, ledger: NodeLedger, wake: Callable[[], None], metrics: Metrics) -> None:
-        self._ledger, self._wake, self._metrics = ledger, wake, metrics
+    def __init__(self, ledger: NodeLedger, wake: Callable[[], None]) -> None:
+        self._ledger, self._wake = ledger, wake
         self._marked: dict[str, NodeWord] = {}
-        for word in set(NodeWord) - {NodeWord.NONE}:
-            metrics.node_marks.labels(word.value).set(0)
 
     def put(self, item: NodeFacts) -> None:
         """Handle a new or changed node."""
@@ -122,13 +121,15 @@ class _Nodes:
             self._ledger.unnode(item.name)
             self._mark(item.name, NodeWord.NONE)
 
+    def marked(self) -> dict[NodeWord, int]:
+        """Return how many nodes the monitor has marked with each word."""
+        counts = Counter(self._marked.values())
+        return {word: counts[word] for word in NodeWord if word is not NodeWord.NONE}
+
     def _mark(self, name: str, word: NodeWord) -> None:
-        before = self._marked.pop(name, NodeWord.NONE)
+        self._marked.pop(name, None)
         if word is not NodeWord.NONE:
             self._marked[name] = word
-        for one, step in ((before, -1), (word, 1)):
-            if one is not NodeWord.NONE:
-                self._metrics.node_marks.labels(one.value).inc(step)
 
 
 class NodeWatchActivities:
@@ -173,6 +174,7 @@ class _Watching:
         self._stalls: tuple[Interval, ...] = ()
         self._ledger: NodeLedger
         self._pulse: Pulse
+        self._sink: _Nodes
         self._leases: Informer[LeaseSeen]
         self._nodes: Informer[NodeFacts]
 
@@ -193,10 +195,11 @@ class _Watching:
             metrics=owner.metrics,
             namespace=names.NODE_LEASES,
         )
+        self._sink = _Nodes(self._ledger, self._wake.set)
         self._nodes = Informer(
             await owner.connect(StreamSight(self._pulse), None),
             *NODE,
-            sink=_Nodes(self._ledger, self._wake.set, owner.metrics),
+            sink=self._sink,
             decode=node_facts(owner.faults),
             pulse=self._pulse,
             metrics=owner.metrics,
@@ -233,6 +236,8 @@ class _Watching:
                 self._stalls = union((*self._stalls, Interval(begin=before, end=now)), SPANS_KEPT)
             before = now
             self._owner.metrics.nodes.set(self._ledger.leases)
+            for word, count in self._sink.marked().items():
+                self._owner.metrics.node_marks.labels(word.value).set(count)
             listed = all(one.standing is Standing.SYNCED for one in (self._leases, self._nodes))
             seen = self._ledger.news(now, self._blind(now), listed=listed)
             if seen is not None and not await self._tell(seen):
