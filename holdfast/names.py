@@ -214,6 +214,12 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
 }
 
 # Metrics of workflows. The worker's metrics page adds the unit as a suffix.
+METRIC_FAILURES: Final = "holdfast_failures"
+METRIC_REACTION: Final = "holdfast_failure_reaction"
+METRIC_REMOVAL: Final = "holdfast_removal"
+METRIC_FORCED: Final = "holdfast_forced_deletions"
+METRIC_HISTORY_EVENTS: Final = "holdfast_history_events"
+METRIC_HISTORY_BYTES: Final = "holdfast_history_bytes"
 METRIC_PREEMPTION: Final = "holdfast_preemption"
 METRIC_GANG_RUN: Final = "holdfast_gang_run"
 METRIC_PROBES_UNKNOWN: Final = "holdfast_probe_rounds_not_known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,15 @@ _PROBLEMS: Final = {
     "call error after connection": "the server ended the connection: it may want another client certificate",
 }
 """What the SDK's words for a failed connection mean, the surest first."""
+
+CERTIFICATES: Final = (
+    "temporal_tls_ca_file",
+    "temporal_tls_cert_file",
+    "rendezvous_tls_ca_file",
+    "rendezvous_tls_cert_file",
+    "provisioner_ca_file",
+)
+"""The worker's settings that name files of certificates."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,22 @@ def check_target(address: str) -> None:
     """
     if "://" in address:
         raise HoldfastError(f"Temporal's address {address!r}: expected host:port, without a scheme")
+
+
+def expiry_of(setting: str, certificates: bytes) -> datetime:
+    """Return when a setting's certificates end to be of use: the first of a chain, or the last of trusted authorities.
+
+    Args:
+        setting: one of `CERTIFICATES`.
+        certificates: what its file has, PEM.
+
+    Raises:
+        ValueError: if there is no certificate that can be read.
+    """
+    from cryptography.x509 import load_pem_x509_certificates
+
+    ends = [one.not_valid_after_utc for one in load_pem_x509_certificates(certificates)]
+    return max(ends) if setting.endswith("_ca_file") else min(ends)
 
 
 def key_of(file: Path) -> str:

@@ -23,6 +23,7 @@ from holdfast.activities.nodes.redfish import Redfish
 from holdfast.codec.codec import Codec
 from holdfast.codec.options import encrypts
 from holdfast.relay import relayed
+from holdfast.tls import CERTIFICATES
 from holdfast.worker import failpoints, reach, roles
 from holdfast.worker.data import NoClient, keep_looking, opened
 from holdfast.worker.entities.queues import Admission
@@ -37,7 +38,8 @@ from holdfast.worker.runtime import health as health_pages
 from holdfast.worker.runtime import logs, metrics, settings
 from holdfast.worker.runtime.health import Check, Health
 from holdfast.worker.runtime.kube import Connector, WorkerKube
-from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.runtime.metrics import Metrics, Running
+from holdfast.worker.runtime.scraped import Certificates, Checks
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError
 from holdfast.worker.runtime.temporal import TemporalConnector
 from holdfast.worker.watch.watch import WatchActivities
@@ -92,6 +94,9 @@ class Process:
         self._runner = runner
         self.health = Health()
         self.metrics = Metrics()
+        files = {name: file for name in CERTIFICATES if (file := getattr(given, name)) is not None}
+        self.metrics.registry.register(Checks(self.health))
+        self.metrics.registry.register(Certificates(files))
         self.addresses: dict[str, str] = {}
         """Addresses of the running servers, by name: `health`, `metrics` and `rendezvous`."""
         self._stop = asyncio.Event()
@@ -155,7 +160,9 @@ class Process:
         health = client.service_client.check_health
         checking = asyncio.create_task(reach.keep_checking(self.health, health, kube, (temporal.where, where)))
         stack.callback(checking.cancel)
-        around = (self._failpoints.interceptor(),) if self._failpoints else ()
+        for queue, sort, most in roles.limits(given, site):
+            self.metrics.slots.labels(queue, sort).set(most)
+        around = (*((self._failpoints.interceptor(),) if self._failpoints else ()), Running(self.metrics))
         self._workers += roles.workers(client, given, site, self._runner, around)
         return self._workers
 
@@ -247,6 +254,8 @@ class Process:
             self.health.note(reach.KUBERNETES, False, "not reached yet")
         self.health.note("workers", False, "not started yet")
         self.metrics.up.labels(given.cluster, _version()).set(1)
+        for role in given.roles:
+            self.metrics.role.labels(role.value).set(1)
         Log.info(
             "starting",
             roles=[str(role) for role in given.roles],

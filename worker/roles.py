@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
@@ -36,6 +36,7 @@ from holdfast.worker.runtime.settings import Role, Settings
 from holdfast.worker.runtime.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch.watch import WatchActivities
 from holdfast.workflows.decoding import Fitting
+from holdfast.workflows.measuring import Histories
 from holdfast.workflows.versioning import APART, BEHAVIOR, DECLARED
 
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
@@ -93,13 +94,25 @@ def workers(
     return made
 
 
+def limits(settings: Settings, site: Site | None) -> Iterator[tuple[str, str, int]]:
+    """Yield how many tasks may run at once, by task queue and the SDK's name for the sort of worker."""
+    for role in settings.roles:
+        if role is Role.WORKFLOWS:
+            yield names.QUEUE_WORKFLOWS, "WorkflowWorker", settings.max_concurrent_workflow_tasks
+        elif role is not Role.ADMISSION and site is not None:
+            for queue, _, slots in shares(settings, role, site):
+                yield queue, "ActivityWorker", slots.most if isinstance(slots, FreshSlots) else slots.num_slots
+    if site is not None and settings.rendezvous_address:
+        yield names.queue_gangs(settings.cluster), "ActivityWorker", settings.max_concurrent_gangs
+
+
 def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Worker:
     return Worker(
         client,
         task_queue=names.QUEUE_WORKFLOWS,
         workflows=[one for one in DECLARED if one not in APART],
         workflow_runner=runner,
-        interceptors=[Fitting()],
+        interceptors=[Fitting(), Histories()],
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
@@ -117,7 +130,7 @@ def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue
         task_queue=queue,
         workflows=APART,
         workflow_runner=runner,
-        interceptors=[Fitting()],
+        interceptors=[Fitting(), Histories()],
         max_cached_workflows=_QUEUE_CACHE,
         max_concurrent_workflow_tasks=_QUEUE_CACHE,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,

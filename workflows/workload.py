@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
         reconfigured,
     )
     from holdfast.policy.loop.fold import fold
+    from holdfast.policy.loop.measures import Counted, Lasted, measures
     from holdfast.policy.loop.results import refusal
     from holdfast.policy.loop.submission import submitted
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
@@ -132,6 +134,7 @@ class WorkloadWorkflow:
                 # A cancellation can get lost when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
             taken = turn(spec, state, now, full=self._full())
+            self._measure(measures(spec, self._state, state, taken.taken, now))
             state = taken.state
             if is_conflict(state) and not is_conflict(self._state):
                 self._count_conflict(spec)
@@ -221,6 +224,16 @@ class WorkloadWorkflow:
         except (ActivityError, asyncio.CancelledError):
             return state
         return fold(state, events.ProbeEnded(self._probed or 0, said.failure, dict(said.failing)), now)
+
+    def _measure(self, found: Iterable[Counted | Lasted]) -> None:
+        """Record what happened in this turn; replay records nothing."""
+        for one in found:
+            match one:
+                case Counted(name, about, labels):
+                    workflow.metric_meter().create_counter(name, about).add(1, labels)
+                case Lasted(name, about, span, labels):
+                    meter = workflow.metric_meter()
+                    meter.create_histogram_timedelta(name, about, "duration").record(span, labels)
 
     def _count_preemption(self, span: timedelta) -> None:
         """Record the time from a preemption's request until all was proven gone (row U8); replay records nothing."""

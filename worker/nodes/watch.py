@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.raw import mapping
 from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
 from holdfast.model.calls.cluster import WatchNodesInput
+from holdfast.model.entities.nodes import NodeWord
 from holdfast.policy.failures.blindness import union
 from holdfast.policy.nodes.monitor import told_of
 from holdfast.worker.nodes.ledger import NodeLedger
@@ -104,10 +106,12 @@ class _Nodes:
 
     def __init__(self, ledger: NodeLedger, wake: Callable[[], None]) -> None:
         self._ledger, self._wake = ledger, wake
+        self._marked: dict[str, NodeWord] = {}
 
     def put(self, item: NodeFacts) -> None:
         """Handle a new or changed node."""
         self._ledger.node(item.name, item.uid, item.fault, item.message, item.own)
+        self._mark(item.name, item.own.word if item.own is not None else NodeWord.NONE)
         if item.fault:
             self._wake()
 
@@ -115,6 +119,17 @@ class _Nodes:
         """Handle a node that is gone, or (revision 0) cannot be read any more."""
         if revision:
             self._ledger.unnode(item.name)
+            self._mark(item.name, NodeWord.NONE)
+
+    def marked(self) -> dict[NodeWord, int]:
+        """Return how many nodes the monitor has marked with each word."""
+        counts = Counter(self._marked.values())
+        return {word: counts[word] for word in NodeWord if word is not NodeWord.NONE}
+
+    def _mark(self, name: str, word: NodeWord) -> None:
+        self._marked.pop(name, None)
+        if word is not NodeWord.NONE:
+            self._marked[name] = word
 
 
 class NodeWatchActivities:
@@ -159,6 +174,7 @@ class _Watching:
         self._stalls: tuple[Interval, ...] = ()
         self._ledger: NodeLedger
         self._pulse: Pulse
+        self._sink: _Nodes
         self._leases: Informer[LeaseSeen]
         self._nodes: Informer[NodeFacts]
 
@@ -179,10 +195,11 @@ class _Watching:
             metrics=owner.metrics,
             namespace=names.NODE_LEASES,
         )
+        self._sink = _Nodes(self._ledger, self._wake.set)
         self._nodes = Informer(
             await owner.connect(StreamSight(self._pulse), None),
             *NODE,
-            sink=_Nodes(self._ledger, self._wake.set),
+            sink=self._sink,
             decode=node_facts(owner.faults),
             pulse=self._pulse,
             metrics=owner.metrics,
@@ -209,6 +226,7 @@ class _Watching:
         await _ended(tasks)
         await self._pulse.kube.close()
         self._owner.metrics.nodes.set(0)
+        self._owner.metrics.node_marks.clear()
 
     async def _attend(self) -> None:
         before = datetime.now(UTC)
@@ -218,6 +236,8 @@ class _Watching:
                 self._stalls = union((*self._stalls, Interval(begin=before, end=now)), SPANS_KEPT)
             before = now
             self._owner.metrics.nodes.set(self._ledger.leases)
+            for word, count in self._sink.marked().items():
+                self._owner.metrics.node_marks.labels(word.value).set(count)
             listed = all(one.standing is Standing.SYNCED for one in (self._leases, self._nodes))
             seen = self._ledger.news(now, self._blind(now), listed=listed)
             if seen is not None and not await self._tell(seen):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
@@ -19,13 +19,23 @@ from prometheus_client import (
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from temporalio import activity
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from holdfast import names
 
 _BIND_TRIES: Final = 5
-_PREEMPTION_SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600, 21600)
-"""Buckets: a preemption takes seconds, the forceful deletion grace and more, or as long as a finalizer holds."""
+_REMOVAL_SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600, 21600)
+"""Buckets: a removal takes seconds, the forceful deletion grace and more, or as long as a finalizer holds."""
+_BUCKETS: Final = {
+    names.METRIC_PREEMPTION: _REMOVAL_SECONDS,
+    names.METRIC_REMOVAL: _REMOVAL_SECONDS,
+    names.METRIC_REACTION: (0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 1800),
+    names.METRIC_HISTORY_EVENTS: (50, 100, 200, 500, 1000, 2000, 4000, 8000, 16000, 51200),
+    names.METRIC_HISTORY_BYTES: (65536, 262144, 1048576, 4194304, 8388608, 16777216, 33554432, 52428800),
+}
+"""Buckets of the workflows' histograms. The server ends a run with 51,200 events or 50 MiB."""
 
 
 class Metrics:
@@ -40,6 +50,34 @@ class Metrics:
         GCCollector(registry=registry)
         self.registry = registry
         self.up = Gauge("holdfast_up", "1 while the worker runs.", ["cluster", "version"], registry=registry)
+        self.role = Gauge("holdfast_worker_role", "1 for each role of the worker.", ["role"], registry=registry)
+        self.slots = Gauge(
+            "holdfast_slots_limit",
+            "How many tasks of a queue may run here at once.",
+            ["task_queue", "worker_type"],
+            registry=registry,
+        )
+        self.running = Gauge(
+            "holdfast_operations_running",
+            "Activities that run here now, by type. `force_remove` is a removal that deletion alone did not finish.",
+            ["operation"],
+            registry=registry,
+        )
+        self.workloads = Gauge(
+            "holdfast_workloads",
+            "Workloads that have not ended, counted every minute by the worker that watches the cluster. For those "
+            "that are Pending, the reason with which they became so; else empty.",
+            ["cluster", "phase", "reason"],
+            registry=registry,
+        )
+        self.counted = Gauge(
+            "holdfast_workloads_counted_timestamp_seconds",
+            "When workloads were last counted; 0 where another worker counts.",
+            registry=registry,
+        )
+        self.refused = Counter(
+            "holdfast_door_refusals", "Custom resources that were refused, by kind.", ["kind"], registry=registry
+        )
         self.pods = Gauge("holdfast_watch_pods", "Pods of this installation in the watch's cache.", registry=registry)
         self.attempts = Gauge("holdfast_watch_attempts", "Attempts the watch follows.", registry=registry)
         self.lag = Histogram(
@@ -89,6 +127,12 @@ class Metrics:
             registry=registry,
         )
         self.nodes = Gauge("holdfast_nodes_watched", "Nodes whose leases are watched here.", registry=registry)
+        self.node_marks = Gauge(
+            "holdfast_nodes_marked",
+            "Nodes that the node monitor has marked, by state, counted by the worker that watches nodes.",
+            ["state"],
+            registry=registry,
+        )
         self.renewals = Counter("holdfast_nodes_renewals", "Renewals of node leases that were seen.", registry=registry)
         gang = ["namespace", "workload"]
         self.gangs = Gauge("holdfast_gangs_served", "Elastic gangs whose agents are answered here.", registry=registry)
@@ -140,6 +184,28 @@ class Metrics:
         self.request_seconds.labels(verb).observe(seconds)
 
 
+class Running(Interceptor):
+    """Counts the activities that run in this process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Take the metrics to update."""
+        self._metrics = metrics
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """Put the count around each activity."""
+        return _Running(next, self._metrics.running)
+
+
+class _Running(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, running: Gauge) -> None:
+        super().__init__(next)
+        self._running = running
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        with self._running.labels(activity.info().activity_type).track_inprogress():
+            return await super().execute_activity(input)
+
+
 def sdk_runtime() -> tuple[Runtime, str]:
     """Return the SDK's runtime, and the URL of its metrics page, which it serves on a free loopback port.
 
@@ -158,7 +224,7 @@ def sdk_runtime() -> tuple[Runtime, str]:
                     counters_total_suffix=True,
                     unit_suffix=True,
                     durations_as_seconds=True,
-                    histogram_bucket_overrides={names.METRIC_PREEMPTION: _PREEMPTION_SECONDS},
+                    histogram_bucket_overrides=_BUCKETS,
                 )
             )
             return Runtime(telemetry=telemetry), f"http://127.0.0.1:{port}/metrics"

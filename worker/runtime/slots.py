@@ -51,6 +51,11 @@ class FreshSlots(CustomSlotSupplier):
         # The SDK's core marks and releases slots from its own threads.
         self._lock = threading.Lock()
 
+    @property
+    def most(self) -> int:
+        """The number of slots."""
+        return self._most
+
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         """Wait for a free slot, and take it."""
         while True:

@@ -360,6 +360,7 @@ class FrontDoor:
     async def _refuse(self, item: Seen, why: str) -> None:
         """Write to a resource that its request is refused for good."""
         message = why[:_MESSAGE_MAXIMUM]
+        self._metrics.refused.labels(item.kind[1]).inc()
         events = (Event(type="Warning", reason=Reason.REFUSED, message=message),)
         self._log(item).warning("a custom resource was refused", why=message)
         report = Report(sequence=0, phase=Phase.FAILED, reason=Reason.REFUSED, message=message, events=events)

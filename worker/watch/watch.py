@@ -30,6 +30,7 @@ from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.attention import HOT, WARM, Attention, Doubt, Send
 from holdfast.worker.watch.blind_kinds import Darkness
 from holdfast.worker.watch.cache import Cache
+from holdfast.worker.watch.census import Census
 from holdfast.worker.watch.feeds import CORE, Feeds
 from holdfast.worker.watch.front_door import FrontDoor, Place
 from holdfast.worker.watch.informer import Restored
@@ -232,6 +233,7 @@ class _Watching:
             worker_leaves(self._remember),
             self._unbroken(),
             self._open_door(),
+            self._count(),
         )
         await while_all_last(works, self._close)
 
@@ -248,6 +250,12 @@ class _Watching:
         """Run the front door of the cluster if this is the first shard range, whose watch does that."""
         if self._given.shards[0] == 0:
             await self._unrestored(self._owner.door(self._given, self.feeds.pulse).run())
+        await asyncio.Event().wait()
+
+    async def _count(self) -> None:
+        """Count the cluster's workloads if this is the first shard range."""
+        if self._given.shards[0] == 0:
+            await Census(self._client, self._given.cluster, self._metrics).run()
         await asyncio.Event().wait()
 
     async def _unbroken(self) -> None:

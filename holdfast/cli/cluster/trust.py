@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.cli.cluster.rbac import Right
 from holdfast.errors import HoldfastError
 from holdfast.relay import addresses_of
+from holdfast.tls import CERTIFICATES, expiry_of
 
 if TYPE_CHECKING:
     from holdfast.cli.cluster.checks import Check
@@ -36,7 +37,6 @@ TOO_MUCH: Final = (
 )
 """Rights in every namespace that no worker needs, and that let whoever has its token act as others (row X5)."""
 
-_CERTIFICATES: Final = ("temporal_tls_ca_file", "temporal_tls_cert_file", "provisioner_ca_file")
 _SECRETS: Final = (
     "temporal_tls_key_file",
     "temporal_api_key_file",
@@ -169,7 +169,7 @@ def files(given: Settings, now: datetime) -> Iterator[Check]:
         given: the settings.
         now: the time, with its zone.
     """
-    for setting in _CERTIFICATES:
+    for setting in CERTIFICATES:
         if (file := getattr(given, setting)) is not None:
             yield from _certificate(setting, file, now)
     for setting in _SECRETS:
@@ -186,18 +186,15 @@ def _mode(file: Path) -> int:
 
 
 def _certificate(setting: str, file: Path, now: datetime) -> Iterator[Check]:
-    """Check when a file ends to be of use: with the first of a chain, or the last of trusted authorities."""
-    from cryptography.x509 import load_pem_x509_certificates
-
+    """Check when the certificates of a file expire."""
     from holdfast.cli.cluster.checks import Check, not_known
 
     name = f"file {setting}"
     try:
-        ends = [one.not_valid_after_utc for one in load_pem_x509_certificates(file.read_bytes())]
+        until = expiry_of(setting, file.read_bytes())
     except (OSError, ValueError) as error:
         yield not_known(name, f"{file} has no certificate that can be read: {error}", "put a PEM certificate there")
         return
-    until = max(ends) if setting.endswith("_ca_file") else min(ends)
     day = until.date().isoformat()
     remedy = "put a new one there: workers read it again by themselves"
     if until <= now:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model import Observation, Phase, State, Workload
 from holdfast.policy.attempt.checkpoint import is_of_earlier
 from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.measures import Counted, Lasted, measures
 from holdfast.policy.loop.turn import Act, Begin, Continue, Leave, Rest, Turn, landed, turn
 from holdfast.policy.status.ledger import Moment
 from holdfast.policy.values.edit import edit
@@ -21,6 +22,9 @@ from tests.fakes.ledger import TICK, Cluster
 from tests.policy.lives.carried import Activities, Ended
 from tests.policy.lives.hands import Given, Request
 from tests.policy.lives.life import START
+
+RESTARTS = {"restart", "requeue", "replace"}
+"""The decisions that count as restarts of a workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +109,15 @@ class Flow:
     def _decided(self, state: State, task: Task) -> Turn:
         """Return what a task comes to: nothing else goes into it, so a replay comes to the same."""
         self.advances += 1
+        before = state
         for event in task.inbox:
             state = fold(state, event, task.now)
         if task.ended is not None:
             end = OperationInterrupted() if is_of_earlier(state, task.ended) else task.ended
             state = landed(state, end, task.now)
-        return turn(self.spec, state, task.now, full=task.full)
+        lived = turn(self.spec, state, task.now, full=task.full)
+        _check_measures(self.spec, before, state, lived, task.now)
+        return lived
 
     def _carry_out(self, act: Act, task: Task) -> None:
         match act:
@@ -195,3 +202,11 @@ class Flow:
 
 def _wire(observation: Observation) -> Observation:
     return Observation.model_validate_json(observation.model_dump_json(by_alias=True))
+
+
+def _check_measures(spec: Workload, before: State, after: State, lived: Turn, now: datetime) -> None:
+    """Whatever a life comes to, no span of its metrics is negative, and each restart counts as a failure."""
+    found = list(measures(spec, before, after, lived.taken, now))
+    assert all(one.span >= timedelta(0) for one in found if isinstance(one, Lasted))
+    restarts = [one for one in found if isinstance(one, Counted) and one.labels.get("decision") in RESTARTS]
+    assert bool(restarts) is (lived.state.restarts > before.restarts), found

@@ -1,0 +1,120 @@
+"""What the chart can be asked for besides workers: a test, a network policy, and what the Prometheus operator reads."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from holdfast.local.programs.resolve import cached, on_path
+from holdfast.local.programs.tools import KUBERNETES, TOOLS
+from tests.monitoring.promtool import ALERTS
+from tests.project.manifests import problems
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "chart"
+PLACE = "cluster=prod,temporal.address=temporal:7233"
+SECRETS = (
+    "temporal.tls.caSecret=ca,temporal.tls.clientSecret=client,temporal.apiKeySecret=key,temporal.codec.secret=keys"
+)
+MONITORING = '[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]'
+
+
+def helm(*argv: str) -> subprocess.CompletedProcess[str]:
+    """Run helm, where it is on this machine already: a build takes longer than all pure tests."""
+    tool = TOOLS["helm"]
+    program = on_path(tool) or cached(tool)
+    if program is None:
+        pytest.skip("helm is not in the cache: `make manifests` builds it")
+    namespace = ("--namespace", "holdfast-system", "--kube-version", KUBERNETES)
+    return subprocess.run(
+        [str(program), "template", "holdfast", str(CHART), *namespace, "--set", PLACE, *argv],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def rendered(*argv: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what the chart makes, by kind and name."""
+    done = helm(*argv)
+    assert done.returncode == 0, done.stderr
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout) if one}
+
+
+def test_by_default_there_is_nothing_that_needs_another_definition_or_closes_the_network():
+    kinds = {kind for kind, _ in rendered()}
+    assert {"Deployment", "PodDisruptionBudget"} <= kinds
+    assert not kinds & {"PodMonitor", "PrometheusRule", "NetworkPolicy"}
+
+
+def test_the_operators_rules_are_the_plain_files():
+    made = rendered("--set", "monitoring.rules=true,monitoring.labels.release=prom")
+    rule = made["PrometheusRule", "holdfast"]
+    assert rule["spec"] == yaml.safe_load(ALERTS.read_text())
+    assert rule["metadata"]["labels"]["release"] == "prom"
+
+
+def test_the_operator_scrapes_exactly_the_workers():
+    made = rendered("--set", "monitoring.podMonitor=true")
+    spec = made["PodMonitor", "holdfast"]["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    wanted, (sorts,) = spec["selector"]["matchLabels"], spec["selector"]["matchExpressions"]
+    for (kind, name), one in made.items():
+        if kind != "Deployment":
+            continue
+        template = one["spec"]["template"]
+        labels = template["metadata"]["labels"]
+        assert wanted.items() <= labels.items(), name
+        assert labels[sorts["key"]] in sorts["values"], name
+        assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}, name
+    assert made["Pod", "holdfast-doctor"]["metadata"]["labels"][sorts["key"]] not in sorts["values"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "ports"),
+    [
+        ((), []),
+        (("--set-json", f"networkPolicy.metricsFrom={MONITORING}"), ["metrics"]),
+        (("--set", "rendezvous.certificateSecret=door"), ["rendezvous"]),
+    ],
+    ids=["nobody", "monitoring", "gangs"],
+)
+def test_the_network_is_open_to_whom_it_is_for(argv: tuple[str, ...], ports: list[str]):
+    made = rendered("--set", "networkPolicy.enabled=true", *argv)
+    spec = made["NetworkPolicy", "holdfast"]["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    rules = spec["ingress"] or []
+    assert [port["port"] for rule in rules for port in rule["ports"]] == ports
+    assert all(rule["from"] for rule in rules)
+
+
+@pytest.mark.parametrize("argv", [(), ("--set", SECRETS)], ids=["plain", "with-secrets"])
+def test_helms_test_sees_what_the_workers_see(argv: tuple[str, ...]):
+    made = rendered(*argv)
+    doctor = made["Pod", "holdfast-doctor"]
+    assert doctor["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    worker = made["Deployment", "holdfast-cluster"]["spec"]["template"]["spec"]
+    own, theirs = doctor["spec"]["containers"][0], worker["containers"][0]
+    assert own["command"] == ["holdfast", "doctor"]
+    assert [own[key] for key in ("image", "envFrom", "volumeMounts")] == [
+        theirs[key] for key in ("image", "envFrom", "volumeMounts")
+    ]
+    same = ("volumes", "securityContext", "serviceAccountName")
+    assert [doctor["spec"][key] for key in same] == [worker[key] for key in same]
+    # As a Deployment it would be as safe as the workers.
+    twin = {**made["Deployment", "holdfast-cluster"], "spec": {"template": {"spec": doctor["spec"]}}}
+    grants = [one for (kind, _), one in made.items() if kind.endswith(("Role", "RoleBinding"))]
+    assert problems([twin, *grants]) == problems(grants)
+
+
+@pytest.mark.parametrize(
+    "value", ["monitoring.podMonitor=often", "networkPolicy.metricsFrom=x", "monitoring.alerts=true"]
+)
+def test_a_wrong_value_is_refused_by_its_path(value: str):
+    done = helm("--set", value)
+    assert done.returncode != 0
+    assert value.partition(".")[0] in done.stderr
