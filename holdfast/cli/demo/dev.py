@@ -13,12 +13,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from holdfast.cli.demo.setup import FIRST_NAMESPACE
 from holdfast.local import SEVERAL_ADDRESSES, NotRunningError, Stack, StackError, given_by_environment
 
 app = typer.Typer(help="A real Temporal and a real Kubernetes on this machine.", no_args_is_help=True)
-
-FIRST_NAMESPACE = "default"
-"""The namespace that is enabled if the stack runs its own cluster."""
 
 UNREACHABLE = 3
 """Exit code when the stack, or a part of it, cannot be reached."""
@@ -227,7 +225,7 @@ def status(
 
 @app.command()
 def env(name: Name = "dev", directory: Folder = None) -> None:
-    """Print shell exports for the stack: eval "$(holdfast dev env)"."""
+    """Print shell exports for the stack, with its kubectl and temporal on PATH: eval "$(holdfast dev env)"."""
     try:
         stack = Stack.load(name, directory)
     except StackError as error:
@@ -236,6 +234,7 @@ def env(name: Name = "dev", directory: Folder = None) -> None:
         typer.echo(f"export {key}={shlex.quote(value)}")
     if SEVERAL_ADDRESSES not in stack.environment:
         typer.echo(f"unset {SEVERAL_ADDRESSES}")  # It takes precedence over the other, and may be of another stack.
+    typer.echo(f'export PATH={shlex.quote(str(stack.commands))}:"$PATH"')
 
 
 def _fail(error: StackError) -> NoReturn:
