@@ -47,8 +47,8 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	@echo "==> $(VENV): $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "python3 -m venv failed: on Debian and Ubuntu, apt install python3-venv" >&2; exit 1; }
-	@echo "==> $(VENV): dependencies, by requirements/dev.lock"
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@echo "==> $(VENV): dependencies, by requirements/dev.lock; about a minute"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/dev.lock
 	@echo "==> $(VENV): holdfast, editable"
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --quiet --editable .
 	@touch $@

@@ -182,6 +182,18 @@ class Stack:
         }
 
     @property
+    def commands(self) -> Path:
+        """Folder with `kubectl` and `temporal`, as far as the stack has them: to put on PATH."""
+        folder = self.directory / "bin"
+        folder.mkdir(exist_ok=True)
+        for name in ("kubectl", "temporal"):
+            link, program = folder / name, self.state.binaries.get(name)
+            if program is not None and not (link.is_symlink() and link.readlink() == Path(program)):
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+        return folder
+
+    @property
     def kubectl(self) -> Kubectl:
         """The kubectl program, with the administrator's permissions."""
         return Kubectl(self.binary("kubectl"), self.kubeconfig)

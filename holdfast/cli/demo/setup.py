@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from holdfast.local import Stack
 
 NAMESPACE: Final = "demo"
+FIRST_NAMESPACE: Final = "default"
+"""The namespace that is enabled if the stack runs its own cluster: commands use it if none is named."""
 _READY: Final = 60.0
 
 
 async def enabled(stack: Stack) -> None:
-    """Enable the demo's namespace with the administrator's rights, since the worker may not do that."""
+    """Enable the demo's namespace and the first one with the administrator's rights: the worker may not do that."""
     from holdfast.cli.common.kubernetes import reached
     from holdfast.worker.cleanup.namespace import enable
 
     async with reached(str(stack.kubeconfig), None) as kube:
-        await enable(kube, NAMESPACE)
+        for namespace in (FIRST_NAMESPACE, NAMESPACE):
+            await enable(kube, namespace)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ from holdfast.policy.failures.avoided_nodes import blamed_for, in_full, remember
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.rules import Ruling, rule_on
 from holdfast.policy.sides.staging import is_paused, is_staging
-from holdfast.policy.status.report import conditions, still_runs
+from holdfast.policy.status.report import WARNINGS, conditions, still_runs
 from holdfast.policy.values.decision import Wait
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.budgets import used_of
@@ -556,6 +556,7 @@ def markdown(explanation: Explanation) -> str:
     budgets = ", ".join(each.sentence() for each in explanation.budgets)
     lines = [
         f"### {explanation.name}: {explanation.phase.value} ({explanation.reason.value})",
+        *_last_cause(explanation),
         f"attempt {explanation.attempt}{arrow} · budgets: {budgets} · since {explanation.since:%Y-%m-%d %H:%M:%S} UTC",
         "",
         f"- **why** {escaped(explanation.why)}",
@@ -573,3 +574,12 @@ def markdown(explanation: Explanation) -> str:
             for each in reversed(explanation.causes)
         ]
     return "\n".join(lines)
+
+
+def _last_cause(explanation: Explanation) -> list[str]:
+    """Return the line of what last went wrong, and an empty one; nothing if `why` says it already (row E9)."""
+    last = next((cause for cause in reversed(explanation.causes) if cause.reason in WARNINGS), None)
+    if last is None or last.message in explanation.why:
+        return []
+    when = f"{last.time:%Y-%m-%d %H:%M:%S} UTC, attempt {last.attempt}"
+    return [f"**last cause** {last.reason.value}: {escaped(last.message)} ({when})", ""]

@@ -116,6 +116,23 @@ def test_the_page_shows_the_explanation_whole():
     assert markdown(explain_of(life.spec, life.state, life.now)) == RESETTING
 
 
+@ROW("E9", level="pure")
+def test_E9_the_page_of_a_workload_that_runs_again_says_at_its_top_why_it_did_not():
+    life = moment("pausing").after(minutes=2).runs()
+    heading, cause, empty, *rest = markdown(explain_of(life.spec, life.state, life.now)).splitlines()
+    assert heading == "### train-llm: Running (SufficientPodsReady)"
+    failure = "train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)"
+    assert cause == f"**last cause** Resetting: {failure} (2026-01-01 00:00:00 UTC, attempt 1)"
+    assert empty == ""
+    assert rest[0].startswith("attempt 2 · budgets: restart 1 of 3")
+
+
+@ROW("E9", level="pure")
+def test_E9_the_page_of_a_workload_to_which_nothing_happened_has_no_last_cause():
+    life = Life().runs()
+    assert "last cause" not in markdown(explain_of(life.spec, life.state, life.now))
+
+
 def test_the_page_leaves_out_what_there_is_not():
     policy = moment("a pod has failed, unlimited").spec.policy
     life = Life(spec=workload(policy=policy))

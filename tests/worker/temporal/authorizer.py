@@ -30,5 +30,5 @@ def authorizer(progress: Progress = lambda _: None) -> Path:
         if not target.exists():
             line = f"building {tool.name} v{tool.version} ..."
             log = cache_dir() / "logs" / f"{tool.file_name}.log"
-            gobuild.build(tool, target, log, lambda seconds: progress(f"{line} {seconds:.0f} s"))
+            gobuild.build({tool: target}, log, lambda seconds: progress(f"{line} {seconds:.0f} s"))
     return target
