@@ -69,8 +69,16 @@ def test_E5_of_several_it_is_said_how_many_are_done() -> None:
 
 
 class Terminal(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = asyncio.Event()
+
     def isatty(self) -> bool:
         return True
+
+    def write(self, text: str) -> int:
+        self.written.set()
+        return super().write(text)
 
 
 def test_E5_a_line_is_overwritten_on_a_terminal_and_never_written_into_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +108,7 @@ async def test_E5_what_has_not_been_asked_yet_is_not_done() -> None:
     terminal = Terminal()
     showing = asyncio.create_task(show(LiveLine(terminal), {Chosen("team", "b"): run}, ["a"], "suspend", 5))
     async with asyncio.timeout(10):
-        while not terminal.getvalue():
-            await asyncio.sleep(0)
+        await terminal.written.wait()
     showing.cancel()
     assert "1 of 5 done, 0s: waiting until team/b is Suspended: Suspending, asked" in terminal.getvalue()
 
