@@ -118,7 +118,8 @@ async def test_a_failed_workload_is_exit_code_1(client: Client, file: Path, name
 async def test_a_wait_that_is_too_long_says_what_to_ask(client: Client, file: Path, name: str) -> None:
     await run("submit", str(file))
     late = await run("suspend", name, "--wait", "--timeout", "5s", code=4)
-    assert f"suspend was asked for, but is not done after 5s: `holdfast explain {name}`" in late.output
+    how = "Pending, submitted; no worker has taken it yet"
+    assert f"suspend was asked for, but is not done after 5s: {how}: `holdfast explain {name}`" in late.output
 
 
 async def test_doctor_says_which_workers_are_missing(client: Client, address: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -29,14 +29,15 @@ _PATIENCE: Final = 5.0
 """Seconds for the last look at a workload whose time is over."""
 
 
-async def show(line: LiveLine, waiting: Mapping[Chosen, Run], verb: str, total: int) -> None:
+async def show(line: LiveLine, waiting: Mapping[Chosen, Run], done: Sized, verb: str, total: int) -> None:
     """Keep the line up to date until this is cancelled.
 
     Args:
         line: Where to show it.
-        waiting: The workloads that are not done yet; the caller removes each that is.
+        waiting: The workloads that have taken the request and are not done yet; the caller removes each that is.
+        done: Those that are done; the caller adds to it.
         verb: The command.
-        total: How many workloads there are, with those that are done.
+        total: How many workloads there are.
     """
     begun = datetime.now(UTC)
     while line.on:
@@ -46,8 +47,8 @@ async def show(line: LiveLine, waiting: Mapping[Chosen, Run], verb: str, total: 
             # The command itself reports an error; a line that shows how it goes must not end it.
             with suppress(HoldfastError):
                 seen = await look(run)
-            done = total - len(waiting)
-            line.show(text(f"{named.namespace}/{named.name}", verb, seen, datetime.now(UTC) - begun, done, total))
+            waited = datetime.now(UTC) - begun
+            line.show(text(f"{named.namespace}/{named.name}", verb, seen, waited, len(done), total))
         await asyncio.sleep(_AGAIN)
 
 

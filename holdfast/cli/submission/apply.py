@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.policy.loop.difference import Changes, Difference
 
 _SHOWN: Final = 50
+"""How many fields of a workload are listed."""
 _INSTEAD: Final = {
     "suspend": "`holdfast suspend` and `holdfast resume` change it",
     "lifecycle": "`holdfast extend` gives it more time, within its own limit",

@@ -11,7 +11,7 @@ import typer
 from holdfast.cli.common.ask import Yes, confirmed, interactive
 from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import say
-from holdfast.cli.common.several import named_by
+from holdfast.cli.common.several import emit_all, named_by
 from holdfast.cli.workloads.listing import Listing, Selection, Sort, select
 from holdfast.cli.workloads.steer import Wish, steer
 from holdfast.errors import HoldfastError
@@ -43,6 +43,8 @@ def cancel(
         steer("cancel", named_by(names, wish.namespace), wish, place, output)
     elif found := _all(selection, wish.namespace or "default", place, yes=yes):
         steer("cancel", list(found), wish, place, output, uids=found)
+    else:
+        emit_all((), output, str, many=True)
 
 
 def add_to(app: typer.Typer, panel: str) -> None:
@@ -68,7 +70,7 @@ def _all(selection: Selection, namespace: str, place: Place, *, yes: bool) -> di
     if listing.cut:
         raise HoldfastError(f"more than {count} match: select fewer (--selector, --phase, --queue)")
     if not listing.found:
-        say(f"no workload of namespace {namespace} on cluster {cluster} matches", err=True)
+        say(f"no workload in namespace {namespace} on cluster {cluster} matches", err=True)
         return {}
     if not yes:
         say(render.summaries(listing.found[:_SHOWN], datetime.now(UTC)), err=True)

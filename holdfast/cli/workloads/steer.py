@@ -207,6 +207,7 @@ def steer(
     if seconds is not None and not wish.wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
     waiting: dict[Chosen, Run] = {}
+    done: list[Chosen] = []
     line = LiveLine(sys.stderr, wanted=wish.wait)
     showing: list[asyncio.Task[None]] = []
 
@@ -217,7 +218,7 @@ def steer(
             accepted()
             waiting[target] = run
             if not showing:
-                showing.append(asyncio.create_task(progress.show(line, waiting, verb, len(named))))
+                showing.append(asyncio.create_task(progress.show(line, waiting, done, verb, len(named))))
 
         try:
             async with asyncio.timeout(seconds):
@@ -229,6 +230,7 @@ def steer(
 
     def said(answer: Answer[StatusView]) -> None:
         line.erase()
+        done.append(answer.named)
         if answer.value is None:
             say_error(answer)
         elif output is Output.TABLE:

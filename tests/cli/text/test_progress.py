@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from holdfast.cli.common.live import LiveLine
-from holdfast.cli.common.options import EXIT_TIMEOUT, NotInTime, exit_code_of
-from holdfast.cli.common.progress import GOALS, doing, text
+from holdfast.cli.common.options import EXIT_TIMEOUT, Chosen, NotInTime, exit_code_of
+from holdfast.cli.common.progress import GOALS, doing, show, text
 from holdfast.client.views import ActivityView, StatusView
 from holdfast.model import Phase, PodCounts, Reason, Status
 from holdfast.model.calls.cluster import Progress
@@ -67,8 +69,16 @@ def test_E5_of_several_it_is_said_how_many_are_done() -> None:
 
 
 class Terminal(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = asyncio.Event()
+
     def isatty(self) -> bool:
         return True
+
+    def write(self, text: str) -> int:
+        self.written.set()
+        return super().write(text)
 
 
 def test_E5_a_line_is_overwritten_on_a_terminal_and_never_written_into_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +95,22 @@ def test_E5_a_line_is_overwritten_on_a_terminal_and_never_written_into_a_pipe(mo
     assert len(shown[1]) == 19
     assert "\x1b" not in shown[1], "what others have written moves no cursor"
     assert LiveLine(Terminal(), wanted=False).on is False
+
+
+async def test_E5_what_has_not_been_asked_yet_is_not_done() -> None:
+    async def status() -> StatusView:
+        return view(Phase.SUSPENDING, message="asked")
+
+    async def under_way() -> tuple[ActivityView, ...]:
+        return ()
+
+    run: Any = SimpleNamespace(status=status, under_way=under_way)
+    terminal = Terminal()
+    showing = asyncio.create_task(show(LiveLine(terminal), {Chosen("team", "b"): run}, ["a"], "suspend", 5))
+    async with asyncio.timeout(10):
+        await terminal.written.wait()
+    showing.cancel()
+    assert "1 of 5 done, 0s: waiting until team/b is Suspended: Suspending, asked" in terminal.getvalue()
 
 
 def test_E5_what_is_late_has_an_exit_code_of_its_own() -> None:
