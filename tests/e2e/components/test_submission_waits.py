@@ -112,7 +112,7 @@ async def test_S10_without_a_timeout_it_stays_insubmission_of(space: Space):
     handle = await half_made(space, 2, 0)
     await asyncio.sleep(10)
     text = await says(handle, "pe-0", "exceeded quota")
-    assert "0 of 2 pods running" in text
+    assert "waiting for 2 of 2 Pod" in text
     status = await space.site.status(handle)
     assert (status.phase, status.attempt, conditions(status)["Submitted"]) == ("Resuming", 1, False)
     await let_pods(space, 2)
