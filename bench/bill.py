@@ -38,11 +38,12 @@ class Cost:
 
 
 _METRIC: Final = "`action` of the server's metrics"
+_HISTORY: Final = f"its history; {_METRIC}"
 _VIRTUAL: Final = "heartbeats on virtual time"
 _BOTH: Final = f"{_VIRTUAL}; {_METRIC}"
-LIFE: Final = Cost("a life: submitted, Running, Succeeded", 12, _METRIC)
-RESET: Final = Cost("a reset of it", 12, _METRIC)
-SUSPENSION: Final = Cost("a suspension and a resumption", 12, _METRIC)
+LIFE: Final = Cost("a life: submitted, Running, Succeeded", 12, _HISTORY)
+RESET: Final = Cost("a reset of it", 12, _HISTORY)
+SUSPENSION: Final = Cost("a suspension and a resumption", 12, _HISTORY)
 HAPPENS: Final = (LIFE, RESET, SUSPENSION)
 
 IDLE: Final = Cost("a workload that runs", 0, _METRIC, "0")
