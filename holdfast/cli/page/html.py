@@ -40,8 +40,8 @@ def report(life: Timeline, now: datetime, explanation: Explanation | None = None
 
 def of_life(life: Timeline) -> dict[str, Any]:
     """Return what the templates need to draw a life."""
-    # The ledger of a life (row P5) comes here, as names and seconds.
-    return {"life": life, "drawing": drawing_of(life), "ledger": ledger_bar(())}
+    seconds = [(bucket.value, spent / 1000) for bucket, spent in life.ledger.milliseconds.items()]
+    return {"life": life, "drawing": drawing_of(life), "ledger": ledger_bar(seconds)}
 
 
 def page(template: str, /, **values: Any) -> str:

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from holdfast.model import Deadline, Phase, Status
 from holdfast.model.life.history import History
-from holdfast.past import Story, history_of
+from holdfast.model.life.ledger import Ledger
+from holdfast.past import Story, history_of, ledger_of
 from holdfast.policy.status.explain import status_of
 
 _SAME: Final = timedelta(seconds=1)
@@ -66,6 +67,8 @@ class Timeline:
     spans: tuple[Span, ...]
     dues: tuple[Due, ...]
     nodes: tuple[NodeUse, ...]
+    ledger: Ledger
+    """What its time was spent on."""
 
 
 def timeline_of(story: Story, now: datetime) -> Timeline:
@@ -89,6 +92,7 @@ def timeline_of(story: Story, now: datetime) -> Timeline:
         spans=tuple(_spans(points, history.begun_at, end)),
         dues=tuple(_dues(points, end)),
         nodes=_nodes(story, history, now),
+        ledger=ledger_of(story, now),
     )
 
 

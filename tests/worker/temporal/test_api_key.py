@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from jwt.algorithms import RSAAlgorithm
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 
@@ -42,7 +44,7 @@ class Signer:
 
     def published(self) -> str:
         """Return the set of keys by which it is checked."""
-        key = jwt.algorithms.RSAAlgorithm.to_jwk(self.private.public_key(), as_dict=True)
+        key = RSAAlgorithm.to_jwk(self.private.public_key(), as_dict=True)
         return json.dumps({"keys": [{**key, "kid": self.name, "alg": "RS256", "use": "sig"}]})
 
 
@@ -67,7 +69,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator
 
 def settings(server: Server, key: Path | None, **more: str) -> Settings:
     """The settings of a worker with an API key, or without."""
-    return certified(server, None, **({"temporal_api_key_file": str(key)} if key else {}), **more)
+    given: dict[str, Any] = {**more, **({"temporal_api_key_file": str(key)} if key else {})}
+    return certified(server, None, **given)
 
 
 @ROW
