@@ -26,7 +26,7 @@ GOALS: Final = {
 """What `--wait` waits for, by command."""
 _AGAIN: Final = 1.0
 _PATIENCE: Final = 5.0
-"""Seconds for the last look at a workload whose time is over."""
+"""Seconds in which a worker answers about a workload whose time is over."""
 
 
 async def show(line: LiveLine, waiting: Mapping[Chosen, Run], done: Sized, verb: str, total: int) -> None:
@@ -71,10 +71,16 @@ async def look(run: Run) -> str:
 
 
 async def last_look(run: Run) -> str:
-    """Return the same of a workload whose time is over; empty if there is no answer."""
-    with suppress(HoldfastError, TimeoutError):
-        async with asyncio.timeout(_PATIENCE):
-            return await look(run)
+    """Return the same of a workload whose time is over, as last recorded if no worker answers; empty if Temporal fails.
+
+    The wait is over already, so this takes a few seconds at most.
+    """
+    with suppress(HoldfastError):
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await look(run)
+        except TimeoutError:
+            return doing(await run.recorded(), await run.under_way(), datetime.now(UTC))
     return ""
 
 
