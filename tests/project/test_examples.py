@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.formats import read
-from tests.e2e.components.test_examples import EXAMPLES, WORKLOADS, needs
+from tests.e2e.status.test_examples import EXAMPLES, WORKLOADS, needs
 
 ROW = pytest.mark.row
 ALL = sorted(EXAMPLES.rglob("*.yaml"))
