@@ -74,7 +74,7 @@ lint: setup ## ruff, import layers, strict types, kube-score
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/basedpyright
-	$(BIN)/python -m tests.kube_score
+	$(BIN)/python -m tests.project.kube_score
 
 # Lint must not fail because a network is away, so that it does not ask for advisories.
 AUDIT := .venv-audit

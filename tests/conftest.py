@@ -10,7 +10,7 @@ from holdfast.local import Stack
 from tests.shared_stack import shared_stack
 
 pytest_plugins = [
-    "tests.bench_package",
+    "tests.plugins.bench",
     "tests.plugins.times",
     "tests.plugins.rows",
     "tests.plugins.tiers",

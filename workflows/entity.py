@@ -166,7 +166,7 @@ def read(kind: type[_Document], document: Any) -> tuple[_Document | None, str]:
     return found, ""
 
 
-def refuse_memory(argument: str, memory: object) -> str:
+def refuse_memory(argument: str, memory: object, *, rebuilt: bool = True) -> str:
     """Return why the memory that this workflow was started with is refused; empty if it may be used (row X3).
 
     The previous run leaves a memory, and the memo marks one that a worker prepared for an entity. Anything else is an
@@ -175,10 +175,11 @@ def refuse_memory(argument: str, memory: object) -> str:
     Args:
         argument: the name of the argument.
         memory: its value; None: nothing was given.
+        rebuilt: whether a worker may have prepared it, which it does for entities alone.
     """
     if memory is None or workflow.info().continued_run_id is not None:
         return ""
-    if workflow.memo_value(names.MEMO_REBUILT, False) is True:
+    if rebuilt and workflow.memo_value(names.MEMO_REBUILT, False) is True:
         return ""
     # An earlier release started entities without that mark: those runs replay.
     if not workflow.patched(_PATCH_CONTINUED):

@@ -78,7 +78,7 @@ class WorkloadWorkflow:
     @workflow.init
     def __init__(self, document: Any, carried: State | None = None) -> None:
         """Read the document; `run` reports its errors, because Temporal would retry a constructor that raises."""
-        self._misplaced = self._problem = refuse_memory("carried", carried)
+        self._misplaced = self._problem = refuse_memory("carried", carried, rebuilt=False)
         self._clock = Clock()
         self._inbox: list[events.Event] = []
         self._handle: workflow.ActivityHandle[Any] | None = None

@@ -51,7 +51,9 @@ def claim_object(claim: VolumeClaim, target: Target, installation: str, owners: 
         "annotations": {**claim.annotations, names.ANNOTATION_WORKLOAD: target.name},
     }
     if not claim.retain:
-        metadata["ownerReferences"] = [*owners]
+        # The collector needs no more. Who blocks an owner's deletion would need a right on its finalizers.
+        more = {"controller", "blockOwnerDeletion"}
+        metadata["ownerReferences"] = [{key: one[key] for key in one if key not in more} for one in owners]
     return {"apiVersion": CLAIM[0], "kind": CLAIM[1], "metadata": metadata, "spec": claim.spec}
 
 

@@ -54,9 +54,15 @@ def asked_of(target: Target, anchor: Mapping[str, Any]) -> Asked | None:
 
 
 def creator_of(target: Target, anchor: Mapping[str, Any]) -> str:
-    """Return who created a custom resource, as the API server signed it; empty: nobody is known (row F13)."""
+    """Return who created a custom resource, as the API server signed it; empty: nobody is known (row F13).
+
+    It signs those that Holdfast manages. What another controller manages may say anything.
+    """
+    managed_by = str(mapping(anchor.get("spec")).get("managedBy") or "")
+    if target.anchor is None or not names.is_own_manager(managed_by):
+        return ""
     annotations = mapping(mapping(anchor["metadata"]).get("annotations"))
-    return str(annotations.get(names.ANNOTATION_CREATED_BY) or "") if target.anchor is not None else ""
+    return str(annotations.get(names.ANNOTATION_CREATED_BY) or "")
 
 
 def asked_by(resource: Mapping[str, Any]) -> Asked:

@@ -34,6 +34,7 @@ from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, Workloa
 from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
 from holdfast.model.gang.orders import GangStatus
 from holdfast.model.life.history import History
+from holdfast.policy.values.edit import edit
 
 if TYPE_CHECKING:
     from holdfast.model.life.ledger import Ledger
@@ -122,7 +123,8 @@ class Run:
         memo = await description.memo()
         closed = description.status is not WorkflowExecutionStatus.RUNNING
         document = memo.get(names.MEMO_STATUS)
-        status = Status.model_validate(document) if isinstance(document, dict) else None
+        # Whoever starts a workflow gives its memo, and could name anybody there (row X13).
+        status = edit(Status.model_validate(document), by="") if isinstance(document, dict) else None
         if closed and (status is None or not status.phase.ended):
             raise await self._abnormal(description, status)
         if status is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Self, cast
 
@@ -342,6 +343,18 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def _texts(labels: object) -> dict[str, str]:
+    """Return a memo's labels as far as they are texts: anyone may have written the memo."""
+    given = cast("dict[object, object]", labels) if isinstance(labels, dict) else {}
+    return {key: value for key, value in given.items() if isinstance(key, str) and isinstance(value, str)}
+
+
+def _time(given: object) -> datetime | None:
+    with suppress(ValueError, TypeError):
+        return datetime.fromisoformat(str(given)) if given else None
+    return None
+
+
 async def _summary(execution: WorkflowExecution) -> Summary | None:
     """Return a workload's summary; None if the workflow is not Holdfast's and only has the same type."""
     try:
@@ -376,8 +389,8 @@ async def _summary(execution: WorkflowExecution) -> Summary | None:
         message=str(status.get("message", "")) or unreadable,
         attempt=attributes.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) or 0,
         restarts=attributes.get(SearchAttributeKey.for_int(names.SA_RESTARTS)) or 0,
-        labels=cast("dict[str, str]", labels) if isinstance(labels, dict) else {},
-        submitted_at=status.get("submittedAt"),
+        labels=_texts(labels),
+        submitted_at=_time(status.get("submittedAt")),
         started_at=execution.start_time,
         closed_at=execution.close_time,
         spec_hash=str(memo.get(names.MEMO_SPEC_HASH, "")),

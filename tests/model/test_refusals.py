@@ -24,6 +24,7 @@ NOT_OF_A_WORKLOAD = {
     "gang/wire.py",
     "packed.py",
     "quantity.py",
+    "selector.py",
 }
 """What is no part of a workload's document: it has tests of its own beside this one."""
 MODEL = Path(base.__file__).resolve().parent

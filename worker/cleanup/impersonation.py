@@ -8,7 +8,7 @@ from typing import Final
 import aiohttp
 
 from holdfast import names
-from holdfast.activities.kube.client import Forbidden, Kube, service_account_user
+from holdfast.activities.kube.client import Kube, KubeError, service_account_user
 
 AUTHENTICATION: Final = "authentication.k8s.io"
 ACT_AS: Final = "impersonate:serviceaccount"
@@ -22,19 +22,16 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=10.0)
 _REVIEW: Final = {"verb": f"{ACT_ON}create", "group": "authorization.k8s.io", "resource": "selfsubjectaccessreviews"}
 
 
-async def constrained(kube: Kube) -> bool:
+async def constrained(kube: Kube) -> bool | None:
     """Whether the API server constrains impersonation, and the worker has the one right in the cluster that this needs.
 
-    False if the caller may not ask: the verb `impersonate` works everywhere.
-
-    Raises:
-        Unreachable: if the API server does not answer.
+    None if that is not known, for example since the caller may not ask.
     """
     worker = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
     try:
         return await _enabled(kube) and await may(kube, worker, _REVIEW)
-    except Forbidden:
-        return False
+    except KubeError:
+        return None
 
 
 async def may(kube: Kube, user: str, right: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, Kube, NotFound, Object, service_account_user
-from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
 from holdfast.worker.cleanup.flow import admit
 from holdfast.worker.cleanup.impersonation import ACT_AS, ACT_ON, AUTHENTICATION, constrained, may
@@ -47,7 +47,7 @@ def manifests(
         constrain: whether the worker may act as the account on these kinds alone, which an API server must know
             (`constrained`); otherwise it may do all that the account may do (row X5).
     """
-    impersonator = f"holdfast-impersonate-{service_account}"
+    impersonator = _impersonator(service_account)
     rules: list[dict[str, Any]] = [
         {"apiGroups": [group], "resources": kinds, "verbs": _VERBS} for group, kinds in RUNNER_KINDS.items()
     ]
@@ -89,18 +89,48 @@ async def enable(
 ) -> list[dict[str, Any]]:
     """Enable a namespace with the caller's own rights, and return the applied objects; may be repeated.
 
+    What was granted before stays: groups, Secrets, and that the worker may act on these kinds alone.
+
     Raises:
         Forbidden: if the caller may not grant these rights.
         HoldfastError: if a role or binding of that name exists that is not Holdfast's.
     """
+    groups, had_secrets, was_constrained = await _granted(kube, namespace, service_account)
     constrain = await constrained(kube)
-    wanted = manifests(namespace, service_account, extra_groups, secrets, constrain=constrain)
+    wanted = manifests(
+        namespace,
+        service_account,
+        tuple(dict.fromkeys((*groups, *extra_groups))),
+        secrets or had_secrets,
+        constrain=was_constrained if constrain is None else constrain,
+    )
     if not dry_run:
         for manifest in [await _beside(kube, one) for one in wanted]:
             await apply(kube, manifest)
         await admit(kube, namespace, service_account)
-        await _in_force(kube, namespace, service_account, constrain=constrain)
+        await _in_force(kube, namespace, service_account, constrain=_is_constrained(wanted))
     return wanted
+
+
+async def _granted(kube: Kube, namespace: str, service_account: str) -> tuple[tuple[str, ...], bool, bool]:
+    """Return what `enable` has granted before: the groups, whether Secrets, and whether impersonation is bounded."""
+    version = f"{_RBAC}/v1"
+    account = await kube.find(version, "Role", service_account, namespace)
+    acting = await kube.find(version, "Role", _impersonator(service_account), namespace)
+    rules = mappings(account.get("rules")) if account is not None and is_own(account) else ()
+    groups = tuple(group for rule in rules if "*" in rule.get("resources", ()) for group in rule.get("apiGroups", ()))
+    bounded = _is_constrained([acting]) if acting is not None and is_own(acting) else False
+    return groups, any("secrets" in rule.get("resources", ()) for rule in rules), bounded
+
+
+def _is_constrained(objects: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a role among these bounds on what the worker may act as an account."""
+    rules = [rule for one in objects for rule in mappings(one.get("rules"))]
+    return any(ACT_AS in rule.get("verbs", ()) for rule in rules)
+
+
+def _impersonator(service_account: str) -> str:
+    return f"holdfast-impersonate-{service_account}"
 
 
 def is_own(thing: Object) -> bool:

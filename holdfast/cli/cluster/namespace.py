@@ -53,6 +53,8 @@ def enable(
     from holdfast.worker.cleanup.namespace import manifests
 
     groups = tuple(api_group or ())
+    if {"", "*"} & set(groups):
+        raise HoldfastError("--api-group: expected the name of a group, for example jobset.x-k8s.io")
 
     async def go() -> list[dict[str, Any]]:
         from holdfast.cli.common.kubernetes import reached

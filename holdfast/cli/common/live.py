@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from typing import TextIO
 
-from holdfast.model.words import printable
-
 
 class LiveLine:
     """One line of a stream, overwritten by the next text."""
@@ -19,6 +17,8 @@ class LiveLine:
     def show(self, text: str) -> None:
         """Replace the line, cut to the terminal's width."""
         if self.on:
+            from holdfast.model.words import printable
+
             self._write(printable(text)[: shutil.get_terminal_size().columns - 1])
 
     def erase(self) -> None:

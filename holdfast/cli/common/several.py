@@ -14,7 +14,6 @@ from holdfast.cli.common.options import Chosen, Output, Place, chosen, exit_code
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import attended
 from holdfast.errors import HoldfastError
-from holdfast.model.words import printable
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Run
@@ -111,6 +110,8 @@ async def _asked(
 
 def say_error(answer: Answer[Any]) -> None:
     """Print an error as the command line does, on standard error."""
+    from holdfast.model.words import printable
+
     typer.secho(printable(f"Error: {answer.error}"), err=True, fg=typer.colors.RED)
 
 

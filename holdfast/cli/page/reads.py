@@ -37,8 +37,11 @@ class Reader:
     _open: AsyncExitStack = field(default_factory=AsyncExitStack)
     _session: Holdfast | None = None
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _stories: OrderedDict[tuple[str, str, int], Story] = field(default_factory=OrderedDict[tuple[str, str, int], Story])
-    """The lives that were read last, by workflow, run and the length of its history."""
+    _stories: OrderedDict[tuple[str, str], tuple[int, Story]] = field(
+        default_factory=OrderedDict[tuple[str, str], tuple[int, Story]]
+    )
+    """The lives that were read last, by workflow and run, each with the length of its history."""
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -74,7 +77,7 @@ class Reader:
             description = await run.handle.describe()
         graph = str((await description.memo()).get(names.MEMO_GRAPH, ""))
         story, told, tree = await asyncio.gather(
-            self._story(run, (description.id, description.run_id, description.history_length)),
+            self._story(run, (description.id, description.run_id), description.history_length),
             _told(run),
             _tree(holdfast, graph, namespace),
         )
@@ -106,13 +109,15 @@ class Reader:
                 self._session = await self._open.enter_async_context(self.connect())
             return self._session
 
-    async def _story(self, run: Run, key: tuple[str, str, int]) -> Story:
-        """Return a life; it is read again only once its history is longer."""
-        story = self._stories.pop(key, None) or await run.story()
-        self._stories[key] = story
-        while len(self._stories) > _STORIES_KEPT:
-            self._stories.popitem(last=False)
-        return story
+    async def _story(self, run: Run, key: tuple[str, str], length: int) -> Story:
+        """Return a life; it is read again only once its history is longer, and one at a time."""
+        async with self._reading:
+            known = self._stories.pop(key, None)
+            story = known[1] if known is not None and known[0] == length else await run.story()
+            self._stories[key] = (length, story)
+            while len(self._stories) > _STORIES_KEPT:
+                self._stories.popitem(last=False)
+            return story
 
 
 async def _told(run: Run) -> tuple[ExplanationView | None, str]:

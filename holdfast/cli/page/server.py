@@ -87,6 +87,8 @@ def application(reader: Reader, seconds: float = _SECONDS) -> web.Application:
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not _is_loopback(request.headers.get("Host", "")):
             found: web.StreamResponse = web.Response(status=403, text="expected a loopback Host, such as 127.0.0.1")
+        elif _is_foreign(request):
+            found = web.Response(status=403, text="expected a request of this page's own")
         else:
             try:
                 found = await handler(request)
@@ -121,6 +123,13 @@ def _asset(name: str, kind: str) -> Callable[[web.Request], Awaitable[web.Respon
 async def _drawn(read: Awaitable[dict[str, Any]]) -> dict[str, Any]:
     values = await read
     return {**values, **html.of_life(values["life"])}
+
+
+def _is_foreign(request: web.Request) -> bool:
+    """Whether another site's page asks in the background: it could make Temporal work without end."""
+    return request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"} and (
+        request.headers.get("Sec-Fetch-Mode") != "navigate"
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -50,10 +50,11 @@ def status(
         return await run.status(), None if output is Output.TABLE else await run.workload()
 
     from holdfast.cli.common import render
-    from holdfast.formats import source_form
     from holdfast.model import Phase
 
     def document(answer: tuple[StatusView, Workload | None]) -> Any:
+        from holdfast.formats import source_form
+
         view, workload = answer
         told = source_form(workload, view.status) if workload is not None else None
         return view.model_dump(mode="json") | ({"sourceForm": told} if told is not None else {})

@@ -41,6 +41,15 @@ class Source(Model):
     labels: Annotated[dict[str, str], Field(exclude_if=lambda value: not value)] = {}
     """The labels of an AppWrapper or JobSet itself, by which `list` selects it; its pods do not get them (row E3)."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _unsigned(cls, given: Any) -> Any:
+        """Drop who asked for it: documents of 0.1.0 say so, and nobody has verified it (row X13)."""
+        if not isinstance(given, dict):
+            return given
+        fields = cast("dict[str, Any]", given)
+        return {key: value for key, value in fields.items() if key != "by"}
+
     @model_validator(mode="after")
     def _labelled(self) -> Self:
         for key, value in self.labels.items():

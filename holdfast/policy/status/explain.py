@@ -481,7 +481,7 @@ def _kept(spec: Workload, state: State) -> str:
     claims = ", ".join(one.sentence() for one in spec.volume_claims)
     own = f"its own PersistentVolumeClaims: {claims}" if claims else ""
     if not keeping:
-        return own if state.outcome is None else there or own
+        return (own or there) if state.outcome is None else (there or own)
     if state.outcome is not None and there:
         return f"{keeping} has left {there}"
     what = there or "the PersistentVolumeClaims of its pods"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
+from markupsafe import escape
 
+from holdfast.cli.common.render import age
 from holdfast.cli.page import html
 from holdfast.cli.page.timeline import NodeUse, Timeline, timeline_of
 from tests.past.recorded import NAMES, story
@@ -97,9 +99,11 @@ async def test_it_has_every_attempt_cause_and_deadline_in_words():
         assert attempt.why in text
 
 
-async def test_a_ledger_stands_once_it_has_buckets(monkeypatch: pytest.MonkeyPatch):
+async def test_P7_where_the_time_went_is_said_in_words_and_drawn():
     found = await life()
-    assert "Where the time went" not in html.report(found, NOW)
-    bars = html.ledger_bar([("queued", 30.0), ("productive", 90.0)])
-    monkeypatch.setattr(html, "ledger_bar", lambda _: bars)
-    assert "Where the time went: queued: 30s, 25.0 %; productive: 1m30s, 75.0 %" in html.report(found, NOW)
+    text = html.report(found, NOW)
+    assert "Where the time went" in text
+    for bucket, spent in found.ledger.milliseconds.items():
+        assert (f"{bucket.value}: {age(timedelta(milliseconds=spent))}, " in text) is (spent > 0)
+    for note in found.ledger.notes:
+        assert str(escape(note)) in text

@@ -13,6 +13,8 @@ from typing import Literal
 
 FAIL, RESTART, IGNORE_MAX = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
 RESTART_REPLICATED, FAIL_JOB = "RestartReplicatedJob", "FailJob"
+RESTART_JOB, RESTART_JOB_IGNORE_MAX = "RestartJob", "RestartJobAndIgnoreMaxRestarts"
+"""Row J23. Where a replicated job has one Job, as here, they restart what RestartReplicatedJob restarts."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,13 @@ def execute(jobset: JobSet, failures: list[JobFailure]) -> Outcome:
     if action == IGNORE_MAX:
         # "Don't count the failure against maxRestarts."
         return Outcome("restart", failure, name, jobset.counted)
+    if action == RESTART_JOB_IGNORE_MAX:
+        return Outcome("restart replicated job", failure, name, jobset.counted)
     # "Restart the JobSet if the number of restart attempts is less than MaxRestarts. Otherwise, fail the JobSet."
     # Of RestartReplicatedJob the proposal says that "there needs to be some limit": it is the same one (row J19).
     if jobset.counted >= jobset.max_restarts:
         return Outcome("fail", failure, name, jobset.counted)
-    if action == RESTART_REPLICATED:
+    if action in (RESTART_REPLICATED, RESTART_JOB):
         return Outcome("restart replicated job", failure, name, jobset.counted + 1)
     return Outcome("restart", failure, name, jobset.counted + 1)
 

@@ -14,7 +14,7 @@ from holdfast.cli.demo.dev import ProgressLines
 from holdfast.local.programs.resolve import resolve
 from holdfast.local.system.errors import BinaryError
 
-MANIFESTS: Final = Path(__file__).parents[1] / "deploy/workers/workers.yaml"
+MANIFESTS: Final = Path(__file__).parents[2] / "deploy/workers/workers.yaml"
 ARGUED: Final = (
     "container-resources",  # A limit on CPU slows a worker that has work; tests/project/manifests.py asks for the rest.
     "container-image-pull-policy",  # The tag is fixed; no release is pushed a second time.

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "bench"
+FOLDER = Path(__file__).parents[2] / "bench"
 
 if "bench" not in sys.modules:
     spec = importlib.util.spec_from_file_location(

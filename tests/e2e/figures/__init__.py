@@ -1,0 +1,1 @@
+"""What lives and clusters cost, and what their metrics say, on real servers."""
