@@ -120,7 +120,7 @@ async def with_own(site: Site, target: Target, kept: Claims | None, claims: Sequ
     own: list[str] = []
     for one in claims:
         with suppress(KubeError):
-            if not one.goes and await site.read_component(target, *CLAIM, one.name) is not None:
+            if one.retain and await site.read_component(target, *CLAIM, one.name) is not None:
                 own.append(one.name)
     if not own:
         return kept

@@ -91,19 +91,49 @@ def _lives(
         if readers[name] and await persist(pulse, f"looking for {name}", lambda: _is_there(site, given, component)):
             for one in readers[name]:
                 await gone[one].wait()
-        await _until_gone(site, given, component, pulse)
-        gone[name].set()
-        for one in component.config:
-            if one in made:
-                await made[one].wait()
+        # Copies do not wait for each other: one that does not go keeps no other from being made again.
+        parts = _parts(given, name)
+        leaving = [asyncio.ensure_future(_until_gone(site, one, component, pulse)) for one in parts]
+
+        async def again(part: ReplaceInput, left: asyncio.Future[None]) -> ObjectRef:
+            await left
+            for one in component.config:
+                if one in made:
+                    await made[one].wait()
+            return await _made(site, part, component, pulse)
+
+        making = [asyncio.ensure_future(again(part, left)) for part, left in zip(parts, leaving, strict=True)]
         try:
-            objects[name] = await _made(site, given, component, pulse)
+            await asyncio.gather(*leaving)
+            gone[name].set()
+            (objects[name], *_) = await asyncio.gather(*making)
         except Refusal as refusal:
             return failure_of(given, component, refusal)
+        finally:
+            for one in (*leaving, *making):
+                one.cancel()
+            await asyncio.gather(*leaving, *making, return_exceptions=True)
         made[name].set()
         return None
 
     return [asyncio.create_task(live(one)) for one in given.components]
+
+
+def _parts(given: ReplaceInput, name: str) -> list[ReplaceInput]:
+    """Return what to recreate of a component, apart where nothing waits for the rest: each of its copies alone."""
+    copies = given.copies.get(name)
+    if not copies:
+        return [given]
+    graces = given.copy_graces.get(name, {})
+    return [
+        given.model_copy(
+            update={
+                "copies": {**given.copies, name: (index,)},
+                "graces": {**given.graces, **({name: graces[index]} if index in graces else {})},
+            }
+        )
+        for index in copies
+    ]
 
 
 async def _ended(lives: Sequence[asyncio.Task[Failure | None]], *, parts: bool) -> None:

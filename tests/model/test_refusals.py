@@ -232,6 +232,13 @@ TABLE: list[tuple[Spoiled, str]] = [
     # The policy.
     (policy(rules=[rule(match={"components": ["nobody"]})]), "policy.rules[r].match.components: 'nobody'"),
     (policy(rules=[rule(action={"unit": "Member"})]), "are its controller's to make again"),
+    (
+        {
+            "components": [job(copies=2049)],
+            **policy(rules=[rule(match={"scopes": ["Component"]}, action={"unit": "Member"})]),
+        },
+        "2,049 copies may be made again alone, and each is remembered: expected at most 2,048",
+    ),
     (policy(default={"unit": "Gang"}), "its rendezvous begins a new round by itself"),
     (policy(rules=[rule(match={"messagePattern": "("})]), "is no regular expression of RE2"),
     (policy(rules=[rule(name="a\tb")]), "rule name 'a\\tb': expected"),

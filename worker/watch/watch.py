@@ -141,11 +141,13 @@ class WatchActivities:
         if input.cluster_uid and input.cluster_uid != self._cluster_uid:
             raise other_cluster(input.cluster, self._cluster_uid, f"{input.cluster_uid} is to be watched")
         watching = _Watching(self, input, Memory.read(activity.info().heartbeat_details))
-        self.running[input.shards] = watching.feeds
+        self.running[input.shards] = feeds = watching.feeds
         try:
             await watching.run()
         finally:
-            self.running.pop(input.shards, None)
+            # The next try may run here already.
+            if self.running.get(input.shards) is feeds:
+                del self.running[input.shards]
 
     def feeds(self, cache: Cache, given: WatchInput, touch: Callable[[set[WorkloadKey], bool], None]) -> Feeds:
         """Return the feeds of one shard range."""

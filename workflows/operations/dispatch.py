@@ -50,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
     from holdfast.policy.attempt.checkpoint import checkpoint_request
-    from holdfast.policy.attempt.health import grace_left, timings
+    from holdfast.policy.attempt.health import copy_grace_left, grace_left, timings
     from holdfast.policy.attempt.order import awaited
     from holdfast.policy.failures.avoided_nodes import leaves_marked
     from holdfast.policy.failures.selection import selection_of
@@ -339,6 +339,10 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 patience=_patience(spec, state, operation.kind),
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
                 graces={name: grace_left(state, name, now) for name in again if _is_again(operation, name)},
+                copy_graces={
+                    name: {index: copy_grace_left(state, name, index, now) for index in copies}
+                    for name, copies in operation.copies.items()
+                },
                 parts=True,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
@@ -423,7 +427,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
                 claims=tuple(
-                    ClaimLeft(name=one.name, goes=operation.releases and not one.retain) for one in spec.volume_claims
+                    ClaimLeft(name=one.name, goes=operation.releases and not one.retain, retain=one.retain)
+                    for one in spec.volume_claims
                 ),
                 follows=None if forced else asking(spec, state, target),
             )

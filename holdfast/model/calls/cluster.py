@@ -258,6 +258,8 @@ class ReplaceInput(MakeInput):
     """By component: the only copies that are made again, by index; all, if left out (row J23)."""
     graces: dict[str, float] = {}
     """By component: the rest of its grace, if an operation that was broken off had begun it."""
+    copy_graces: Annotated[dict[str, dict[int, float]], Field(exclude_if=lambda value: not value)] = {}
+    """By component and index of a copy: the rest of its own grace, since it may have joined the others later."""
     parts: bool = False
     """Whether it returns once some exist again and the others wait for long (`Replaced.left`), and returns what it has
     made if it is broken off (`Replaced.broken_off`)."""
@@ -472,6 +474,8 @@ class ClaimLeft(Payload):
     name: str
     goes: bool
     """Whether it is deleted and proven gone, too: this ends the workload's life, and it is not to be retained."""
+    retain: bool = False
+    """Whether it outlives the workload."""
 
 
 class RemoveInput(Payload):

@@ -28,6 +28,8 @@ from holdfast.model.vocabulary import Kind, Scope, StartStatus
 
 SPEC_BYTES_MAXIMUM = 512 * 1024
 COMPONENTS_MAXIMUM = 256
+RESTARTED_COPIES_MAXIMUM = 2048
+"""Of all components: how many copies a rule may restart alone, since a memory is bounded."""
 
 
 class Source(Model):
@@ -180,6 +182,7 @@ class Workload(Model):
 
     def _check_units(self) -> None:
         """Refuse the unit Member for failures of pods that a controller creates (rows U7, J23)."""
+        restarts = set[str]()
         named = [(f"policy.rules[{one.name}].action", one.action, one.match) for one in self.policy.rules]
         for path, action, match in [*named, ("policy.default", self.policy.default, Match())]:
             if not action.alone or action.unit is not Scope.MEMBER:
@@ -193,12 +196,19 @@ class Workload(Model):
                         f"{path}.unit: Member: the pods of {component.title} are its controller's to make again: "
                         "expected Component or Workload"
                     )
+                restarts.add(component.name)
                 # A failure of a pod does not say which copy it belongs to.
                 if match.scopes != (Scope.COMPONENT,):
                     raise ValueError(
                         f"{path}.unit: Member: a copy of {component.title} is made again for its own failure only: "
                         "expected match.scopes [Component], or the unit Component or Workload"
                     )
+        total = sum(one.copies or 0 for one in self.components if one.name in restarts)
+        if total > RESTARTED_COPIES_MAXIMUM:
+            raise ValueError(
+                f"components: {total:,} copies may be made again alone, and each is remembered: expected at most "
+                f"{RESTARTED_COPIES_MAXIMUM:,}, or the unit Component or Workload"
+            )
 
     def _check_lifecycle(self) -> None:
         """Refuse a pod count other than a range's `min`, and fields that run sensitive work again automatically."""

@@ -213,6 +213,13 @@ def grace_left(state: State, name: str, now: datetime) -> float:
     return max(timedelta(0), due(since, whole, state.blind) - now).total_seconds()
 
 
+def copy_grace_left(state: State, name: str, index: int, now: datetime) -> float:
+    """Return for how many seconds pods of a copy that is being recreated may still end by themselves (row J23)."""
+    known = state.copy_restarts.get(name, {}).get(index)
+    whole = timings(state).forceful_deletion_grace_period
+    return max(timedelta(0), due(known.at if known is not None else now, whole, state.blind) - now).total_seconds()
+
+
 def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, component: str = "") -> Failure:
     return Failure(
         cls=FailureClass.TIMEOUT,

@@ -93,6 +93,9 @@ def differing_fields(before: Any, after: Any, path: str = "") -> Iterator[Differ
             yield from differing_fields(one.get(key, ABSENT), other.get(key, ABSENT), _below(path, key))
     elif isinstance(before, list) and isinstance(after, list):
         one, other = _by_name(cast("list[Any]", before)), _by_name(cast("list[Any]", after))
+        common = [key for key in one if key in other], [key for key in other if key in one]
+        if common[0] != common[1]:
+            yield Difference(path, *common)
         for key in dict.fromkeys([*one, *other]):
             yield from differing_fields(one.get(key, ABSENT), other.get(key, ABSENT), f"{path}[{key}]")
     elif not same:

@@ -100,7 +100,7 @@ def _removal(before: State, after: State, now: datetime, place: Mapping[str, str
         yield _forced(place)
     if attempt.stage is Stage.GONE and was.removing_at is not None:
         about = "From the beginning of an attempt's removal until all of it was proven gone."
-        yield Lasted(names.METRIC_REMOVAL, about, now - was.removing_at, place)
+        yield Lasted(names.METRIC_REMOVAL, about, max(timedelta(0), now - was.removing_at), place)
 
 
 def _forces(before: State, after: State) -> bool:

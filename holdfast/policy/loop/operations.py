@@ -80,7 +80,9 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         since=now,
         until=run.until,
         strips=run.kind is OperationKind.FORCE_REMOVE and attempt is not None and attempt.strip,
-        releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE} and state.outcome is not None,
+        releases=run.kind in {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
+        and state.outcome is not None
+        and not _claims_come_later(spec, state),
         decides=run.decides,
         audits=run.audits,
         report=first,
@@ -165,3 +167,12 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
             cluster_uid=state.cluster_uid, owner_uid=names.SUBMISSION, limits=state.limits, created=Created()
         )
     return settle(spec, fold(state, promised, now), now) if promised is not None else None
+
+
+def _claims_come_later(spec: Workload, state: State) -> bool:
+    """Whether the workload's own claims are to go once its last attempt is proven gone (row J22).
+
+    Somebody else may still mount one: that must hold neither the proof nor the quota.
+    """
+    lives = state.attempt is not None and state.attempt.stage is not Stage.GONE
+    return lives and any(not one.retain for one in spec.volume_claims)

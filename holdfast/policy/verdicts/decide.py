@@ -69,7 +69,7 @@ from holdfast.policy.values.decision import (
     Wait,
 )
 from holdfast.policy.verdicts.fate import open_fate
-from holdfast.policy.verdicts.restart import due_at, is_alone, over_limit, restarted_alone
+from holdfast.policy.verdicts.restart import backs_off, due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.verdicts.walltime import over, walltime
 
 
@@ -269,6 +269,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     """Return the decision that the first ruling leads to, after its grace, a confirming look and its budget."""
     unhealthy = state.unhealthy
     death = unhealthy.death if unhealthy is not None else None
+    found = sorted(found, key=lambda one: backs_off(spec, state, one, now))
     # The rule was chosen by the failure itself. The pod's death is only added for the report.
     ruling = found[0]._replace(failure=with_death(spec, found[0].failure, current(state), death))
     found = [ruling, *found[1:]]

@@ -45,6 +45,14 @@ def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> dat
     return max(at, backed_off(name, rule, state.attempt) or at)
 
 
+def backs_off(spec: Workload, state: State, ruling: Ruling, now: datetime) -> bool:
+    """Whether a ruling restarts one copy, which still waits for its own back-off: it holds up no other failure."""
+    name, index = ruling.failure.component, restarted_copy(spec, ruling)
+    rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
+    until = copy_backed_off(state, name, index, rule) if index is not None else None
+    return until is not None and now < until
+
+
 def over_limit(ruling: Ruling, acted: int) -> str:
     """Return a message that a rule has reached its limit."""
     return f"rule {ruling.rule} has acted as often as it may ({acted} of {ruling.action.limit}): " + (
