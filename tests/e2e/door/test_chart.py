@@ -120,7 +120,7 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
     refused = helm("install", *RELEASE, kubeconfig=stack.kubeconfig, check=False)
     assert "/cluster" in refused
     assert "/temporal/address" in refused
-    own = (*RELEASE, "--values", str(file), "--wait", "--timeout", "2m")
+    own = (*RELEASE, "--values", str(file), "--wait", "--timeout", "5m")
     try:
         assert "Holdfast runs for cluster prod" in helm("install", *own, kubeconfig=stack.kubeconfig)
     except AssertionError as error:
@@ -135,6 +135,7 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
     lives(stack, "second")
     helm("upgrade", *own, "--set", "replicas=1", kubeconfig=stack.kubeconfig)
     lives(stack, "third")
+    helm("test", *RELEASE[:1], *RELEASE[2:], "--timeout", "2m", kubeconfig=stack.kubeconfig)
     _secured(stack, directory, own)
     stack.kubectl("apply", "--dry-run=server", "-k", str(WORKERS.parent))
     holdfast(stack, "uninstall", "--yes", "--workloads", "remove")
