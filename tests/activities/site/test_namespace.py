@@ -68,8 +68,14 @@ class TestOnACluster:
             uid=found["metadata"]["uid"],
             patch={"metadata": {"labels": {"mine": "yes"}}},
         )
-        for _ in range(2):
-            await enable(admin, bare_namespace, extra_groups=["example.com"])
+        await enable(admin, bare_namespace, extra_groups=["example.com"], secrets=True)
+        again = await enable(admin, bare_namespace, extra_groups=["example.org"])
+        (role, *_) = [one for one in again if one["kind"] == "Role"]
+        assert [rule["apiGroups"] for rule in role["rules"] if rule["resources"] == ["*"]] == [
+            ["example.com"],
+            ["example.org"],
+        ]
+        assert ["secrets"] in [rule["resources"] for rule in role["rules"]], "nothing that was granted is taken away"
         labels = (await admin.get("v1", "Namespace", bare_namespace))["metadata"]["labels"]
         assert (labels["mine"], labels[names.LABEL_NAMESPACE_ENABLED]) == ("yes", "true")
         user = service_account_user(bare_namespace, names.RUN_AS_DEFAULT)

@@ -98,6 +98,9 @@ def test_F13_who_created_it_is_read_where_the_api_server_signs_and_no_document_c
     assert "alice" not in workload.model_dump_json()
     named = {**workload.model_dump(), "source": {**workload.source.model_dump(), "by": "alice"}}
     assert Workload.model_validate(named) == workload, "a document of 0.1.0 may say it, and is not believed"
+    # The API server signs what Holdfast manages: another controller's may say anything.
+    foreign = {**document, "spec": {**document["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}}
+    assert creator_of(target, foreign) == ""
     del document["metadata"]["annotations"]
     assert (creator_of(target, document), asked_by(document).by) == ("", "")
 

@@ -22,10 +22,13 @@ from holdfast.model import (
 )
 from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.attempt.copies import copy_backed_off, forgiven, restarted, stays, titles_again
+from holdfast.policy.attempt.health import copy_grace_left
 from holdfast.policy.attempt.replace import joined
+from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.loop.results import ended
 from holdfast.policy.values.decision import CopyAgain
 from holdfast.policy.values.edit import edit
+from holdfast.policy.verdicts.restart import backs_off
 from tests.e2e.peers.jobsets import jobset, replicated
 from tests.policy.lives.life import START
 
@@ -115,3 +118,22 @@ def test_J23_what_joined_meanwhile_is_still_to_be_recreated(
 ):
     after = recreated(joined(joined(ATTEMPT, (), [("a", 2)]), whole, copies))
     assert (after.replacing, after.replacing_copies) == (left, left_copies)
+
+
+def test_J23_a_copy_that_backs_off_holds_up_no_failure_of_another():
+    state = State(since=START, policy=SPEC.policy, attempt=ATTEMPT)
+    for _ in range(5):
+        state = edit(state, copy_restarts=restarted(state, [CopyAgain("a", 0, True)], NOW))
+    first, second = (rule_on(state.policy, failure(f"train-a-{index}")) for index in (0, 1))
+    soon, later = NOW + timedelta(seconds=5), NOW + timedelta(minutes=6)
+    assert [backs_off(SPEC, state, one, soon) for one in (first, second)] == [True, False]
+    assert not backs_off(SPEC, state, first, later)
+    assert sorted([first, second], key=lambda one: backs_off(SPEC, state, one, soon)) == [second, first]
+
+
+def test_J23_each_copy_has_a_grace_of_its_own():
+    state = State(since=START, policy=SPEC.policy, attempt=ATTEMPT)
+    state = edit(state, copy_restarts=restarted(state, [CopyAgain("a", 0, True)], NOW))
+    state = edit(state, copy_restarts=restarted(state, [CopyAgain("a", 1, True)], NOW + timedelta(minutes=9)))
+    at = NOW + timedelta(minutes=9, seconds=30)
+    assert [copy_grace_left(state, "a", index, at) for index in (0, 1)] == [30.0, 570.0]

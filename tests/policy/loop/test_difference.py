@@ -68,6 +68,12 @@ def test_E3_a_rules_limit_and_pause_can_change_and_its_match_cannot() -> None:
     assert [one.path for one in changes(there, other).fixed] == ["policy.rules[oom].match.reasons[0]"]
 
 
+def test_E3_an_order_that_decides_is_a_difference_that_cannot_change() -> None:
+    rules = [Rule.model_validate({"name": name, "match": {"reasons": [name]}}) for name in ("a", "b")]
+    found = changes(with_policy(rules=tuple(rules)), with_policy(rules=tuple(reversed(rules))))
+    assert found.differences == found.fixed == (Difference("policy.rules", ["a", "b"], ["b", "a"]),)
+
+
 def test_E3_a_component_is_made_again_with_the_same_pods() -> None:
     found = changes(BEFORE, with_image("busybox:2"))
     path = "components[main].template.spec.template.spec.containers[c].image"
