@@ -119,9 +119,9 @@ def judge(ledger: Ledger) -> Verdict:
     verdict = Verdict()
     for (namespace, workload), lives in ledger.workloads().items():
         resets, unseen = _resets(namespace, workload, "", [(life.attempt, life) for life in lives])
-        components = {(life.attempt, life.component) for life in lives if life.component}
-        for attempt, component in sorted(components):
-            unit = [(one.launch, one) for one in lives if (one.attempt, one.component) == (attempt, component)]
+        components = {_unit(life) for life in lives if life.component}
+        for attempt, component, copy in sorted(components):
+            unit = [(one.launch, one) for one in lives if _unit(one) == (attempt, component, copy)]
             more, unknown = _resets(namespace, workload, component, unit)
             resets, unseen = resets + more, unseen + unknown
         # What another hand has put there is no reset of ours: so a test makes what a restored cluster would hold.
@@ -133,6 +133,11 @@ def judge(ledger: Ledger) -> Verdict:
         verdict.resets += ours
         verdict.aside += len(resets) - len(ours)
     return verdict
+
+
+def _unit(life: Life) -> tuple[int, str, str]:
+    """Return what is made again together within an attempt: a component, or one of its copies."""
+    return (life.attempt, life.component, life.copy if life.alone else "")
 
 
 def _resets(

@@ -17,6 +17,7 @@ from holdfast import names
 
 Place = tuple[str, str, str, str]
 """API group, resource, namespace and name."""
+_ALONE = "jobset.sigs.k8s.io/job-restart-attempt"
 _CHANGES = frozenset({"create", "delete", "patch", "update"})
 
 
@@ -43,6 +44,8 @@ class Life:
     """When that request was answered."""
     version: int = 0
     """The cluster's version in which it came to be; 0 if the log does not say."""
+    alone: bool = False
+    """Whether its copy may be made again without the other copies of the component (row J23)."""
     asked: datetime | None = None
     """When the request that removed it was received."""
     gone: datetime | None = None
@@ -133,6 +136,7 @@ class Ledger:
             received=_received(entry),
             born=_answered(entry),
             version=int(metadata.get("resourceVersion") or 0),
+            alone=_ALONE in labels,
         )
         # Whatever had this name before had gone by then.
         self._free.setdefault(place, []).append(_answered(entry))
