@@ -43,6 +43,8 @@ class Metrics:
 
     def __init__(self) -> None:
         """Create all metrics at zero, in their own registry."""
+        self.counted_by: object = None
+        """Who counts the workloads: of several tries of a watch in this process, the last."""
         disable_created_metrics()
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)

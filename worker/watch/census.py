@@ -30,14 +30,19 @@ class Census:
         self._failed = False
 
     async def run(self) -> None:
-        """Count until cancelled; then the numbers go, since another worker counts from now on."""
+        """Count until cancelled; then the numbers go, since another worker counts from now on.
+
+        The next try may have begun here already: then they are its numbers.
+        """
+        self._metrics.counted_by = self
         try:
             while True:
                 await self._try()
                 await asyncio.sleep(EVERY)
         finally:
-            self._metrics.workloads.clear()
-            self._metrics.counted.set(0)
+            if self._metrics.counted_by is self:
+                self._metrics.workloads.clear()
+                self._metrics.counted.set(0)
 
     async def count(self) -> None:
         """Count once.

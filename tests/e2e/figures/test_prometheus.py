@@ -145,8 +145,12 @@ async def test_alerts_fire_by_what_a_worker_says(stack: Stack, tmp_path: Path):
             await monitor.fires("HoldfastRemovalStuck")
 
             await _each_query_is_answered(monitor)
-            (count,) = await monitor.query('holdfast_workloads{phase="Pending", reason="Held"}')
-            assert (count["metric"]["cluster"], count["value"][1]) == (site.cluster, "1")
+
+            async def counted() -> bool:
+                found = await monitor.query('holdfast_workloads{phase="Pending", reason="Held"}')
+                return [(one["metric"]["cluster"], one["value"][1]) for one in found] == [(site.cluster, "1")]
+
+            await until(counted, 90, "one workload is counted as held")
             assert not await monitor.query('{__name__=~"holdfast_.+", pod!=""}')
 
             # Once the finalizer is taken off the removal ends, and so does the alert.
