@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -166,8 +167,12 @@ def _secured(stack: Stack, directory: Path, own: tuple[str, ...]) -> None:
         name: subprocess.run([program, *show, f"workload/prod/research/{name}"], capture_output=True, check=True).stdout
         for name in ("third", "fourth")
     }
-    assert b"busybox" in shown["third"]
-    assert b"busybox" not in shown["fourth"]
+    decoded = {
+        name: b"\n".join(map(base64.b64decode, re.findall(rb'"data": "([A-Za-z0-9+/=]*)"', text)))
+        for name, text in shown.items()
+    }
+    assert b"busybox" in decoded["third"]
+    assert b"busybox" not in decoded["fourth"]
     assert base64.b64encode(b"binary/encrypted") in shown["fourth"]
     pod = ("pod", "--namespace", "holdfast-system", "-l", "app.kubernetes.io/component=cluster")
     address = stack.kubectl("get", *pod, "-o", "jsonpath={.items[0].status.podIP}")
