@@ -280,16 +280,16 @@ class Nowhere(ServiceClient):
 
     @property
     def worker_service_client(self) -> Any:
-        raise NotImplementedError
+        raise AssertionError("it is never used")
 
     def update_rpc_metadata(self, metadata: Any) -> None:
-        raise NotImplementedError
+        raise AssertionError("it is never used")
 
     def update_api_key(self, api_key: str | None) -> None:
-        raise NotImplementedError
+        raise AssertionError("it is never used")
 
     async def _rpc_call(self, rpc: str, req: Any, resp_type: Any, **_: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("it is never used")
 
 
 def test_X6_a_secret_is_sent_by_a_client_that_encrypts_alone(file: Path) -> None:

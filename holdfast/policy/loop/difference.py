@@ -125,9 +125,7 @@ def _name(item: Any) -> str:
 
 def _document(workload: Workload) -> dict[str, Any]:
     """Return what a workload is, without what belongs to its submission alone."""
-    document = workload.model_dump(
-        mode="json", exclude={"policy": {"own_failure_grace"}, "source": {"generation", "by"}}
-    )
+    document = workload.model_dump(mode="json", exclude={"policy": {"own_failure_grace"}, "source": {"generation"}})
     return {key: value for key, value in document.items() if key not in _REQUEST}
 
 

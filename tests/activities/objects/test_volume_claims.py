@@ -51,6 +51,11 @@ def test_J22_a_claim_belongs_to_the_anchor_unless_it_is_retained():
     assert "ownerReferences" not in claim_object(claim(retain=True), TARGET, "here", OWNERS)["metadata"]
 
 
+def test_J22_a_claim_blocks_no_deletion_of_its_owner_which_would_need_a_right_on_that():
+    strict = [{**one, "controller": True, "blockOwnerDeletion": True} for one in OWNERS]
+    assert claim_object(claim(), TARGET, "here", strict)["metadata"]["ownerReferences"] == OWNERS
+
+
 @pytest.mark.parametrize("retain", [True, False])
 def test_J22_a_claim_that_an_earlier_attempt_made_is_left_as_it_is(retain: bool):
     found = there("mine", spec={"accessModes": ["ReadWriteMany"]})

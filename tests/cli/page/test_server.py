@@ -70,6 +70,21 @@ async def test_each_name_of_this_machine_is_served(client: TestClient, host: str
     assert (await client.get("/style.css", headers={"Host": host})).status == 200
 
 
+@pytest.mark.parametrize(
+    ("site", "mode", "code"),
+    [
+        ("cross-site", "no-cors", 403),
+        ("same-site", "cors", 403),
+        ("cross-site", "navigate", 200),
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+    ],
+)
+async def test_another_sites_page_asks_nothing_in_the_background(client: TestClient, site: str, mode: str, code: int):
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+    assert (await client.get("/style.css", headers=headers)).status == code
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("path", ALL[:-1])
 async def test_nothing_can_be_changed(client: TestClient, method: str, path: str):
