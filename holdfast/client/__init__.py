@@ -1,7 +1,8 @@
-"""The client: submit workloads, ask about them, steer them. It needs a Temporal connection and nothing else."""
+"""The client: submit workloads, ask about them, steer them. It needs a Temporal connection and nothing else.
 
-from holdfast.client.run import Run
-from holdfast.client.session import Holdfast
-from holdfast.client.views import ActivityView, ExplanationView, StatusView, Summary
+`__init__.pyi` lists the names; each is loaded when it is first used (row E13).
+"""
 
-__all__ = ["ActivityView", "ExplanationView", "Holdfast", "Run", "StatusView", "Summary"]
+import lazy_loader  # pyright: ignore[reportMissingTypeStubs]
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)  # pyright: ignore[reportUnknownVariableType]

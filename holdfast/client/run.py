@@ -23,20 +23,20 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
-from holdfast.client.entities import unhealthy
+from holdfast.client.entities.health import unhealthy
+from holdfast.client.found import check_own
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
-from holdfast.client.queue import place_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
-from holdfast.client.submission import begin, check_own, check_secrets
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
-from holdfast.model import Explanation, Phase, Policy, Reason, Status, Workload
+from holdfast.model import Explanation, Phase, Reason, Status
 from holdfast.model.gang.orders import GangStatus
-from holdfast.model.life.history import History
 from holdfast.policy.values.edit import edit
 
 if TYPE_CHECKING:
+    from holdfast.model import Policy, Workload
+    from holdfast.model.life.history import History
     from holdfast.model.life.ledger import Ledger
     from holdfast.past import Story
     from holdfast.policy.loop.change import ComponentsChange, PolicyChange
@@ -180,7 +180,11 @@ class Run:
             return await self.gang() if gang else None
 
         async def of_queue() -> str:
-            return await place_of(self.client, self.place, description) if queued else ""
+            if not queued:
+                return ""
+            from holdfast.client.entities.queue import place_of
+
+            return await place_of(self.client, self.place, description)
 
         return await asyncio.gather(of_gang(), of_queue())
 
@@ -313,6 +317,8 @@ class Run:
         if description.status is WorkflowExecutionStatus.RUNNING:
             await self._signal(names.SIGNAL_RETRY, reason, self.uid)
         else:
+            from holdfast.client.submission import begin
+
             begun = await begin(self.client, self.place, await self.submitted(), again=True)
             run = Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
             self.taken()
@@ -327,6 +333,8 @@ class Run:
         Raises:
             HoldfastError: if the workflow refuses the change; the message names the field and what is allowed.
         """
+        from holdfast.model import Policy
+
         return Policy.model_validate(await self._update(names.UPDATE_POLICY, change, dict[str, Any], "the policy"))
 
     async def extend(self, by: str, note: str = "") -> Status:
@@ -374,6 +382,8 @@ class Run:
             HoldfastError: if the workflow refuses the change, or if the API server refuses it in a dry run or does not
                 answer for a minute. The message names the field and what is allowed; nothing is changed.
         """
+        from holdfast.client.submission import check_secrets
+
         check_secrets(self.client, change.components, "the change")
         return tuple(await self._update(names.UPDATE_COMPONENTS, change, list[str], "the components"))
 
@@ -403,6 +413,8 @@ class Run:
 
     async def submitted(self) -> Workload:
         """Return the workload as submitted, from the history of its run."""
+        from holdfast.model import Workload
+
         try:
             async for event in self.handle.fetch_history_events(page_size=1):
                 payloads = event.workflow_execution_started_event_attributes.input.payloads

@@ -5,36 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
-from temporalio.client import Client, WorkflowExecution
-from temporalio.common import SearchAttributeKey
+from temporalio.client import Client
 
 from holdfast import names
-from holdfast.activities.entities.executions import word_for
-from holdfast.client import broker as brokers
-from holdfast.client import graph as graphs
-from holdfast.client import provisioner as provisioners
-from holdfast.client import queue as queues
-from holdfast.client.broker import BrokerRun
 from holdfast.client.connection import Place, reached, refusals
-from holdfast.client.graph import GraphRun
-from holdfast.client.provisioner import ProvisionerRun
-from holdfast.client.queue import Directory, QueueRun
-from holdfast.client.run import Run
-from holdfast.client.submission import Begun, begin, check_secrets, find
-from holdfast.client.views import Summary
-from holdfast.errors import HoldfastError, Undecodable, WorkloadNotFound
-from holdfast.model import NodeBook, Phase, Workload
-from holdfast.model.entities.broker import Broker
-from holdfast.model.entities.graph import Graph
-from holdfast.model.entities.queue import Queue
-from holdfast.model.life.ledger import Account, Ledger, together
-from holdfast.model.selector import Selector
+from holdfast.client.summary import Summary, summarize
+from holdfast.errors import HoldfastError, WorkloadNotFound
+
+if TYPE_CHECKING:  # What a method needs is imported in it: a list of workloads loads little else (row E13).
+    from holdfast.client.entities.broker import BrokerRun
+    from holdfast.client.entities.graph import GraphRun
+    from holdfast.client.entities.provisioner import ProvisionerRun
+    from holdfast.client.entities.queue import Directory, QueueRun
+    from holdfast.client.found import Begun
+    from holdfast.client.run import Run
+    from holdfast.model import NodeBook, Phase, Workload
+    from holdfast.model.entities.broker import Broker
+    from holdfast.model.entities.graph import Graph
+    from holdfast.model.entities.queue import Queue
+    from holdfast.model.life.ledger import Account, Ledger
+    from holdfast.model.selector import Selector
 
 _SETTLING: Final = 0.05
 _PAGE: Final = 1000
@@ -109,6 +104,8 @@ class Holdfast:
             InvalidWorkload: if its cluster has admission queues, but none of the name that it gives.
             NotReachable: if Temporal does not answer.
         """
+        from holdfast.client.submission import begin, check_secrets
+
         check_secrets(self.client, workload.components, f"workload {workload.name}")
         placed = await self._queues.placed(workload)
         return self._run(await begin(self.client, self.place, placed, again=again))
@@ -129,6 +126,9 @@ class Holdfast:
             InvalidWorkload: if its cluster has admission queues, but none of the name that one of its workloads gives.
             NotReachable: if Temporal does not answer.
         """
+        from holdfast.client.entities import graph as graphs
+        from holdfast.client.submission import check_secrets
+
         for one in workloads:
             check_secrets(self.client, one.components, f"workload {one.name}")
         placed = [await self._queues.placed(one) for one in workloads]
@@ -136,6 +136,8 @@ class Holdfast:
 
     def graph(self, name: str, namespace: str = "default", cluster: str | None = None) -> GraphRun:
         """Return a graph by its name, without checking that it exists."""
+        from holdfast.client.entities.graph import GraphRun
+
         return GraphRun(self.client, self.place, names.graph_id(self.require_cluster(cluster), namespace, name))
 
     async def apply_queue(self, queue: Queue) -> QueueRun:
@@ -148,15 +150,21 @@ class Holdfast:
             HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
+        from holdfast.client.entities import queue as queues
+
         self._queues.forget()
         return await queues.apply(self.client, self.place, queue)
 
     def queue(self, name: str, cluster: str | None = None) -> QueueRun:
         """Return an admission queue by its name, without checking that it exists."""
+        from holdfast.client.entities.queue import QueueRun
+
         return QueueRun(self.client, self.place, names.queue_id(self.require_cluster(cluster), name))
 
     async def queues(self, cluster: str | None = None) -> list[QueueRun]:
         """Return the existing admission queues of a cluster, sorted by name."""
+        from holdfast.client.entities import queue as queues
+
         return await queues.of_cluster(self.client, self.place, self.require_cluster(cluster))
 
     async def apply_broker(self, broker: Broker) -> BrokerRun:
@@ -166,14 +174,20 @@ class Holdfast:
             HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
+        from holdfast.client.entities import broker as brokers
+
         return await brokers.apply(self.client, self.place, broker)
 
     def broker(self, cluster: str | None = None) -> BrokerRun:
         """Return a cluster's checkpoint broker, without checking that it exists."""
+        from holdfast.client.entities.broker import BrokerRun
+
         return BrokerRun(self.client, self.place, names.broker_id(self.require_cluster(cluster)))
 
     def provisioner(self, cluster: str | None = None) -> ProvisionerRun:
         """Return the provisioner of a cluster's nodes, without checking that it exists (row L15)."""
+        from holdfast.client.entities.provisioner import ProvisionerRun
+
         return ProvisionerRun(self.client, self.place, self.require_cluster(cluster))
 
     async def node_book(self, cluster: str | None = None) -> NodeBook | None:
@@ -182,6 +196,8 @@ class Holdfast:
         Raises:
             NotReachable: if Temporal does not answer.
         """
+        from holdfast.client.entities import provisioner as provisioners
+
         return await provisioners.node_book(self.client, self.place, self.require_cluster(cluster))
 
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
@@ -191,6 +207,8 @@ class Holdfast:
             WorkloadNotFound: if there is none, or Temporal no longer knows it.
             HoldfastError: if no cluster is named.
         """
+        from holdfast.client.found import find
+
         workflow_id = names.workflow_id(self.require_cluster(cluster), namespace, name)
         found = await find(self.client, self.place, workflow_id)
         if found is None:
@@ -199,6 +217,8 @@ class Holdfast:
 
     def run_of(self, summary: Summary) -> Run:
         """Return the run of a workload that was listed; a later submission of its name is another one."""
+        from holdfast.client.run import Run
+
         return Run(self.client, self.place, summary.workflow_id, summary.uid, summary.run_id)
 
     async def list(
@@ -234,7 +254,7 @@ class Holdfast:
         with refusals(self.place):
             found, size = 0, _PAGE if limit is None or labels is not None else min(limit, _PAGE)
             async for execution in self.client.list_workflows(terms, page_size=size):
-                summary = await _summary(execution)
+                summary = await summarize(execution)
                 if summary is None:
                     if foreign is not None:
                         foreign(execution.id)
@@ -268,6 +288,8 @@ class Holdfast:
             cause: Only time that is the price of this failure class or reason.
             limit: The highest number of workloads. The notes say whether there are more, and whose history is unread.
         """
+        from holdfast.model.life.ledger import together
+
         within = self.require_cluster(cluster)
         listed = self.list(cluster=within, namespace=namespace, queue=queue or None, limit=limit + 1)
         found = [one async for one in listed]
@@ -277,7 +299,7 @@ class Holdfast:
         async def of(one: Summary) -> Ledger | None:
             async with turns:
                 try:
-                    return await Run(self.client, self.place, one.workflow_id, one.uid, one.run_id).ledger()
+                    return await self.run_of(one).ledger()
                 except HoldfastError as error:
                     notes.append(f"{one.namespace}/{one.name} is left out: {error}")
                     return None
@@ -307,9 +329,13 @@ class Holdfast:
 
     @cached_property
     def _queues(self) -> Directory:
+        from holdfast.client.entities.queue import Directory
+
         return Directory(self.client, self.place)
 
     def _run(self, begun: Begun) -> Run:
+        from holdfast.client.run import Run
+
         return Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
 
 
@@ -341,58 +367,3 @@ def _terms(
 
 def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _texts(labels: object) -> dict[str, str]:
-    """Return a memo's labels as far as they are texts: anyone may have written the memo."""
-    given = cast("dict[object, object]", labels) if isinstance(labels, dict) else {}
-    return {key: value for key, value in given.items() if isinstance(key, str) and isinstance(value, str)}
-
-
-def _time(given: object) -> datetime | None:
-    with suppress(ValueError, TypeError):
-        return datetime.fromisoformat(str(given)) if given else None
-    return None
-
-
-async def _summary(execution: WorkflowExecution) -> Summary | None:
-    """Return a workload's summary; None if the workflow is not Holdfast's and only has the same type."""
-    try:
-        cluster, namespace, name = names.parse_workflow_id(execution.id)
-    except ValueError:
-        return None
-    unreadable = ""
-    try:
-        memo = await execution.memo()
-    except Exception as error:  # The codec is the user's and may raise any error.
-        memo = dict[str, Any]()
-        unreadable = str(error) if isinstance(error, Undecodable) else ""
-    attributes = execution.typed_search_attributes
-    recorded = memo.get(names.MEMO_STATUS)
-    status = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
-    labels = memo.get(names.MEMO_LABELS)
-
-    def keyword(key: str) -> str:
-        return attributes.get(SearchAttributeKey.for_keyword(key)) or ""
-
-    return Summary(
-        workflow_id=execution.id,
-        run_id=execution.run_id,
-        cluster=cluster,
-        namespace=namespace,
-        name=name,
-        uid=str(memo.get(names.MEMO_UID, "")),
-        kind=keyword(names.SA_KIND) or str(memo.get(names.MEMO_KIND, "")),
-        queue=keyword(names.SA_QUEUE),
-        phase=keyword(names.SA_PHASE) or str(status.get("phase", "")),
-        reason=keyword(names.SA_REASON) or str(status.get("reason", "")),
-        message=str(status.get("message", "")) or unreadable,
-        attempt=attributes.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) or 0,
-        restarts=attributes.get(SearchAttributeKey.for_int(names.SA_RESTARTS)) or 0,
-        labels=_texts(labels),
-        submitted_at=_time(status.get("submittedAt")),
-        started_at=execution.start_time,
-        closed_at=execution.close_time,
-        spec_hash=str(memo.get(names.MEMO_SPEC_HASH, "")),
-        execution=word_for(execution),
-    )

@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.found import Begun, describe, uid_of
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.codec.options import encrypts
@@ -38,14 +39,6 @@ MAKING_WAY: Final = timedelta(minutes=10)
 """How long a submission waits until everything that an earlier one of its name holds is proven gone."""
 
 
-class Begun(NamedTuple):
-    """Identifies a run."""
-
-    workflow_id: str
-    uid: str
-    run_id: str
-
-
 async def begin(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun:
     """Start the workload's workflow, or return the run that already runs this workload (see `Holdfast.submit`)."""
     stamped = start.stamped(workload)
@@ -60,23 +53,6 @@ async def begin(client: Client, place: Place, workload: Workload, *, again: bool
             if present is not None:
                 return present
     raise HoldfastError(f"{stamped.workflow_id} is being submitted by someone else at this moment: try again")
-
-
-def check_own(what: str, own: str, found: str) -> None:
-    """Check that a name still belongs to this submission (row D46).
-
-    Args:
-        what: the workload or graph, for the message.
-        own: the uid of this submission; empty: whichever has the name.
-        found: the uid that has the name; empty: an earlier release did not record it.
-
-    Raises:
-        HoldfastError: if it belongs to another.
-    """
-    if own and found and found != own:
-        raise HoldfastError(
-            f"{what} was submitted again meanwhile: this submission ({own}) is over, and the name is {found}'s now"
-        )
 
 
 def check_secrets(client: Client, components: Iterable[Component], what: str) -> None:
@@ -123,7 +99,7 @@ async def in_the_way(
         AlreadyEnded: if one has ended, and `again` is not given.
         HoldfastError: if the workload is under way already, and `again` is given.
     """
-    description = await _describe(client, place, workload.workflow_id)
+    description = await describe(client, place, workload.workflow_id)
     if description is None:
         return None
     if description.status is not WorkflowExecutionStatus.RUNNING:
@@ -142,17 +118,9 @@ async def in_the_way(
     return InTheWay(description, (Phase.PENDING,))
 
 
-async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
-    """Return the latest run of a workflow id, open or closed; None if there is none."""
-    description = await _describe(client, place, workflow_id)
-    if description is None:
-        return None
-    return Begun(description.id, await _uid(description), description.run_id)
-
-
 async def _present(client: Client, place: Place, workload: Workload, *, again: bool) -> Begun | None:
     """Return the existing run if it is the same workload; None if it has just ended and may begin again."""
-    description = await _describe(client, place, workload.workflow_id)
+    description = await describe(client, place, workload.workflow_id)
     if description is None:
         return None
     if description.status is not WorkflowExecutionStatus.RUNNING:
@@ -163,7 +131,7 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
         await make_way(client, place, InTheWay(description, _ENDED))
         return None
     await _same(description, workload)
-    return Begun(description.id, await _uid(description), description.run_id)
+    return Begun(description.id, await uid_of(description), description.run_id)
 
 
 async def _same(description: WorkflowExecutionDescription, workload: Workload) -> None:
@@ -201,7 +169,7 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
         NotReachable: if Temporal does not answer.
     """
     description, phases = found
-    uid = await _uid(description)
+    uid = await uid_of(description)
     handle = client.get_workflow_handle(description.id, run_id=description.run_id)
     try:
         await handle.signal(names.SIGNAL_CANCEL, args=["it is submitted again", uid, [one.value for one in phases]])
@@ -210,8 +178,8 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
             raise explained(error, place) from error
     patience, begun, pause = Patience(), time.monotonic(), _POLL_FIRST
     while True:
-        seen = await patience.ask(lambda: _describe(client, place, description.id))
-        if seen is None or seen.status is not WorkflowExecutionStatus.RUNNING or await _uid(seen) != uid:
+        seen = await patience.ask(lambda: describe(client, place, description.id))
+        if seen is None or seen.status is not WorkflowExecutionStatus.RUNNING or await uid_of(seen) != uid:
             return
         now = seen.typed_search_attributes.get(_PHASE)
         if now not in {*phases, Phase.TERMINATING, *(one for one in Phase if one.ended)}:
@@ -223,10 +191,6 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
             raise HoldfastError(await _unmoved(client, seen, str(now)))
         await asyncio.sleep(pause)
         pause = min(pause * 1.3, _POLL_LONGEST)
-
-
-async def _uid(description: WorkflowExecutionDescription) -> str:
-    return str((await description.memo()).get(names.MEMO_UID, ""))
 
 
 async def _unmoved(client: Client, description: WorkflowExecutionDescription, phase: str) -> str:
@@ -245,13 +209,3 @@ async def _unmoved(client: Client, description: WorkflowExecutionDescription, ph
         f"{description.id} is {phase} and is still being removed after {format_duration(MAKING_WAY)}: {why}. Nothing "
         f"was submitted; `holdfast explain {namespace}/{name}` says what it waits for: submit again once it is gone"
     )
-
-
-async def _describe(client: Client, place: Place, workflow_id: str) -> WorkflowExecutionDescription | None:
-    try:
-        return await client.get_workflow_handle(workflow_id).describe()
-    except RPCError as error:
-        translated = explained(error, place)
-        if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
-            return None
-        raise translated from error

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from holdfast.client.silence import Silence
 from holdfast.model import BudgetStatus, Cause, Explanation, Payload, Phase, Status, Time
-from holdfast.model.calls.cluster import Progress
 from holdfast.model.gang.orders import GangStatus
+
+if TYPE_CHECKING:
+    from holdfast.model.calls.cluster import Progress
 
 
 class StatusView(Payload):
@@ -40,39 +42,6 @@ class StatusView(Payload):
         return f"<StatusView {self}>"
 
 
-class Summary(Payload):
-    """One workload in a list, from the visibility store, which may be a second behind."""
-
-    workflow_id: str
-    run_id: str
-    cluster: str
-    namespace: str
-    name: str
-    uid: str = ""
-    kind: str = ""
-    queue: str = ""
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    attempt: int = 0
-    restarts: int = 0
-    labels: dict[str, str] = {}
-    """The labels of the workload, as submitted."""
-    submitted_at: Time | None = None
-    """When it was submitted, as its workflow last recorded; None: no worker has taken it yet."""
-    started_at: Time
-    """When the latest run of its workflow began."""
-    closed_at: Time | None = None
-    spec_hash: str = ""
-    execution: str
-    """Temporal's own status of the workflow: Running, Completed, Failed, ..."""
-
-    @property
-    def since(self) -> datetime:
-        """When it was submitted; a long life has several runs, which begin later."""
-        return self.submitted_at or self.started_at
-
-
 class ActivityView(Payload):
     """An activity that the workflow waits for, as Temporal reports it."""
 
@@ -89,6 +58,8 @@ class ActivityView(Payload):
     @property
     def progress(self) -> tuple[Progress, ...]:
         """What its last heartbeat says of its progress, if it says so."""
+        from holdfast.model.calls.cluster import Progress
+
         found: list[Progress] = []
         for value in self.heartbeat:
             with suppress(ValidationError):

@@ -12,8 +12,8 @@ from temporalio.client import Client
 from holdfast import names
 from holdfast.client import silence
 from holdfast.client.connection import Place
-from holdfast.client.provisioner import node_book
-from holdfast.client.queue import place_of
+from holdfast.client.entities.provisioner import node_book
+from holdfast.client.entities.queue import place_of
 from holdfast.errors import HoldfastError, NotReachable
 from tests.client.test_explain import LINE, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
 

@@ -12,8 +12,8 @@ from temporalio.worker import Worker
 
 from holdfast import names
 from holdfast.client.connection import Place as Where
-from holdfast.client.graph import GraphRun
-from holdfast.client.queue import apply
+from holdfast.client.entities.graph import GraphRun
+from holdfast.client.entities.queue import apply
 from holdfast.model import Status
 from holdfast.model.entities.graph import Edge, Graph, GraphNews, GraphNode, ItemPhase, Place
 from holdfast.model.entities.queue import Queue, StopPolicy

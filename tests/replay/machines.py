@@ -13,7 +13,7 @@ from temporalio.worker import Worker
 
 from holdfast import names
 from holdfast.client.connection import Place
-from holdfast.client.provisioner import ProvisionerRun
+from holdfast.client.entities.provisioner import ProvisionerRun
 from holdfast.model import NodesSeen, NodeWord, Status
 from holdfast.model.calls.cluster import MarkedNodes, MarkNodesInput
 from holdfast.model.entities.provisioner import NodeAction, NodeAsk

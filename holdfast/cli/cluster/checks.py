@@ -248,7 +248,7 @@ async def _pollers(client: Client, cluster: str | None) -> list[Check]:
 async def _admission(client: Client, cluster: str) -> list[Check]:
     """Check for each existing admission queue whether a worker serves it."""
     from holdfast.client.connection import Place
-    from holdfast.client.queue import of_cluster
+    from holdfast.client.entities.queue import of_cluster
     from holdfast.worker.runtime.pollers import WORKFLOW
 
     place = Place(target=client.service_client.config.target_host, namespace=client.namespace)
@@ -262,7 +262,7 @@ async def _admission(client: Client, cluster: str) -> list[Check]:
 
 async def _entities(client: Client, cluster: str) -> list[Check]:
     """Check the workflows that workloads depend on: one line each, but graphs and gangs only if unhealthy."""
-    from holdfast.client.entities import of_cluster
+    from holdfast.client.entities.health import of_cluster
 
     checks: list[Check] = []
     for one in await of_cluster(client, cluster):
@@ -290,7 +290,7 @@ async def _served(
 
 async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     """Check the provisioning service through a worker, which alone must reach it, and whether nodes wait for it."""
-    from holdfast.client.provisioner import NoProvisioner
+    from holdfast.client.entities.provisioner import NoProvisioner
     from holdfast.policy.nodes.provisioner_status import unfenced
 
     provisioner = session.provisioner(cluster)

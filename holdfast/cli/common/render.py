@@ -9,7 +9,8 @@ from typing import Final
 from holdfast.cli.common import gang_text
 from holdfast.cli.common import silence as silent
 from holdfast.cli.common.screen import packed, table
-from holdfast.client.views import ExplanationView, StatusView, Summary, restart_budget
+from holdfast.client.summary import Summary
+from holdfast.client.views import ExplanationView, StatusView, restart_budget
 from holdfast.model import (
     BudgetStatus,
     Cause,

@@ -22,7 +22,7 @@ _ORDER: Final = tuple(ItemPhase)
 def drawn(told: GraphStatus) -> str:
     """Draw a graph: each node once, below the deepest node that it comes after, with its other conditions beside it."""
     tree = Tree(f"{told.namespace}/{told.name}  {told.phase.value}: {told.message}")
-    depth = _depths(told)
+    depth = depths(told)
     branches: dict[str, Tree] = {}
     for node in sorted(told.graph.nodes, key=lambda one: depth[one.name]):
         before = told.graph.before[node.name]
@@ -34,7 +34,7 @@ def drawn(told: GraphStatus) -> str:
 
 
 def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
-    parts = [node.name if node.tasks is None else f"{node.name} [{node.tasks} tasks]", _phases(told, node)]
+    parts = [node.name if node.tasks is None else f"{node.name} [{node.tasks} tasks]", phases_text(told, node)]
     came = [edge for edge in node.after if edge.on is not EdgeKind.MUTEX]
     shown = [f"{edge.node} {edge.on.value}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
     if shown:
@@ -51,7 +51,8 @@ def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
     return "  ".join(parts)
 
 
-def _phases(told: GraphStatus, node: GraphNode) -> str:
+def phases_text(told: GraphStatus, node: GraphNode) -> str:
+    """Return the phase of a node, or how many of its tasks are in which."""
     counts = Counter(told.items[item].phase for item in node.items)
     if node.tasks is None:
         return next(iter(counts)).value
@@ -63,7 +64,8 @@ def _listed(words: list[str]) -> str:
     return "; ".join(words[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _depths(told: GraphStatus) -> dict[str, int]:
+def depths(told: GraphStatus) -> dict[str, int]:
+    """Return how many nodes must come before each, one after another."""
     from graphlib import TopologicalSorter
 
     depth: dict[str, int] = {}

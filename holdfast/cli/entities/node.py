@@ -144,7 +144,7 @@ def _ask(place: Place, output: Output, *, wait: bool, **asked: Any) -> None:
 
 async def provisioner_status(holdfast: Holdfast, cluster: str) -> ProvisionerStatus | None:
     """Return the status of a cluster's provisioner; None if the cluster has none."""
-    from holdfast.client.provisioner import NoProvisioner
+    from holdfast.client.entities.provisioner import NoProvisioner
 
     try:
         return await holdfast.provisioner(cluster).status()

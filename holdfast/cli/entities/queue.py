@@ -14,7 +14,7 @@ from holdfast.cli.common.output import document, emit
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast
-    from holdfast.client.queue import QueueRun
+    from holdfast.client.entities.queue import QueueRun
     from holdfast.model.entities.queue import QueueStatus
 
 app = typer.Typer(help="Admission queues: how much may run at once, and who waits.", no_args_is_help=True)
@@ -82,7 +82,7 @@ async def statuses(holdfast: Holdfast) -> tuple[list[QueueStatus], dict[str, str
     Raises:
         NotReachable: if Temporal does not answer.
     """
-    from holdfast.client.configured import NotThere
+    from holdfast.client.entities.configured import NotThere
     from holdfast.errors import NotAnswering
 
     runs = await holdfast.queues()

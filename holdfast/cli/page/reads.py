@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.cli.entities.graph_text import drawn
 from holdfast.cli.entities.node import provisioner_status
 from holdfast.cli.entities.queue import statuses
+from holdfast.cli.page.graph import GraphDrawing, graph_of
 from holdfast.cli.page.timeline import timeline_of
 from holdfast.client import ExplanationView, Holdfast, Run, Summary
 from holdfast.client.connection import refusals
@@ -76,10 +76,10 @@ class Reader:
         with refusals(holdfast.place):
             description = await run.handle.describe()
         graph = str((await description.memo()).get(names.MEMO_GRAPH, ""))
-        story, told, tree = await asyncio.gather(
+        story, told, (graph_drawing, graph_problem) = await asyncio.gather(
             self._story(run, (description.id, description.run_id), description.history_length),
             _told(run),
-            _tree(holdfast, graph, namespace),
+            _graph(holdfast, graph, namespace),
         )
         view, problem = told
         return {
@@ -87,7 +87,8 @@ class Reader:
             "view": view,
             "problem": problem,
             "graph": graph,
-            "tree": tree,
+            "graph_drawing": graph_drawing,
+            "graph_problem": graph_problem,
         }
 
     async def queues(self) -> Values:
@@ -130,13 +131,13 @@ async def _told(run: Run) -> tuple[ExplanationView | None, str]:
         return None, str(error)
 
 
-async def _tree(holdfast: Holdfast, graph: str, namespace: str) -> str:
+async def _graph(holdfast: Holdfast, graph: str, namespace: str) -> tuple[GraphDrawing | None, str]:
     """Return the graph that a workload is part of, drawn; or why its graph does not answer."""
     if not graph:
-        return ""
+        return None, ""
     try:
-        return drawn(await holdfast.graph(graph, namespace).status())
+        return graph_of(await holdfast.graph(graph, namespace).status()), ""
     except NotReachable:
         raise
     except HoldfastError as error:
-        return str(error)
+        return None, str(error)

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 50
 """How many fields of a workload are listed."""
+_REPLICAS: Final = (
+    "`kubectl scale` changes the replicas of a component while it runs, up to what was submitted; `holdfast apply` "
+    "changes the size of a gang"
+)
 _INSTEAD: Final = {
     "suspend": "`holdfast suspend` and `holdfast resume` change it",
     "lifecycle": "`holdfast extend` gives it more time, within its own limit",
@@ -51,7 +55,7 @@ class Applied:
     result: str
     differences: tuple[Difference, ...] = ()
     again: tuple[str, ...] = ()
-    """The components that are made again."""
+    """The components that are made again, in a dry run those that would be."""
 
 
 def apply(
@@ -131,7 +135,8 @@ async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: 
         )
     if found.fixed:
         raise HoldfastError(refusal(where, found))
-    return Applied(named, "changed", found.differences, () if dry_run else await _change(run, found, reason))
+    again = found.again if dry_run else await _change(run, found, reason)
+    return Applied(named, "changed", found.differences, again)
 
 
 async def _change(run: Run, found: Changes, reason: str) -> tuple[str, ...]:
@@ -156,7 +161,10 @@ async def _change(run: Run, found: Changes, reason: str) -> tuple[str, ...]:
 
 def refusal(where: str, found: Changes) -> str:
     """Return why a workload is not changed: each field that cannot change, and what can be done instead."""
-    whole = dict.fromkeys(_INSTEAD.get(one.path.partition(".")[0], "") for one in found.fixed)
+    whole = dict.fromkeys(
+        _REPLICAS if one.path.endswith(".replicas") else _INSTEAD.get(one.path.partition(".")[0], "")
+        for one in found.fixed
+    )
     instead = "; ".join([text for text in whole if text])
     return (
         f"{where} is not changed, since these fields cannot change while it exists:\n{listed(found.fixed)}\n"
@@ -186,6 +194,7 @@ def _document(applied: Applied) -> dict[str, Any]:
         "namespace": applied.named.namespace,
         "name": applied.named.name,
         "result": applied.result,
+        "again": list(applied.again),
         "differences": [
             {
                 "path": one.path,
@@ -205,7 +214,8 @@ def _say(answer: Answer[Applied], output: Output, *, dry_run: bool) -> None:
         return
     applied = answer.value
     result = f"would be {applied.result}" if dry_run and applied.result != "unchanged" else applied.result
-    again = f"; made again: {', '.join(applied.again)}" if applied.again else ""
+    made = "would be made again" if dry_run else "made again"
+    again = f"; {made}: {', '.join(applied.again)}" if applied.again else ""
     say(f"{answer.named.namespace}/{answer.named.name} {result}{again}")
     if applied.differences:
         say(listed(applied.differences))

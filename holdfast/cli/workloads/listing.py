@@ -42,7 +42,10 @@ class Selection:
     selector: Annotated[
         str | None,
         typer.Option(
-            "--selector", "-l", help="Only with these labels: team=x,tier!=test,gpu,!spot.", show_default=False
+            "--selector",
+            "-l",
+            help="Only with these labels: team=x,tier!=test,zone in (a,b),!spot.",
+            show_default=False,
         ),
     ] = None
     phase: Annotated[

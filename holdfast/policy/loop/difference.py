@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from holdfast.model import Component, Policy, Workload
 from holdfast.model.spec.policy import DEFAULT_RULE
-from holdfast.policy.loop.change import ComponentsChange, PolicyChange, changed, reconfigured
+from holdfast.policy.loop.change import ComponentsChange, PolicyChange, changed, differing, reconfigured
 from holdfast.policy.sides.gang import GangScale
 
 ABSENT: Final = object()
@@ -44,6 +44,8 @@ class Changes:
     policy: PolicyChange | None = None
     scale: GangScale | None = None
     components: ComponentsChange | None = None
+    again: tuple[str, ...] = ()
+    """The components that are made again."""
 
 
 def changes(current: Workload, wanted: Workload) -> Changes:
@@ -62,8 +64,9 @@ def changes(current: Workload, wanted: Workload) -> Changes:
         if one.template["kind"] == "Secret"
     )
     policy, scale = _policy_change(current.policy, wanted.policy), _scale(current, wanted)
-    reached = current.resized(scale.min or scale.max, scale.max) if scale is not None else current
-    again: list[Component] = []
+    sized = current.resized(scale.min or scale.max, scale.max) if scale is not None else current
+    reached = sized
+    defined: list[Component] = []
     known = {one.name: one for one in reached.components}
     for one in wanted.components:
         if one.name not in known or one == known[one.name]:
@@ -72,7 +75,8 @@ def changes(current: Workload, wanted: Workload) -> Changes:
             reached = reconfigured(reached, ComponentsChange(components=(one,)))
         except ValueError:
             continue  # It is among what is fixed.
-        again.append(one)
+        defined.append(one)
+    again = differing(sized, reached)
     if policy is not None:
         reached = reached.model_copy(update={"policy": changed(current.policy, policy)})
     return Changes(
@@ -80,7 +84,8 @@ def changes(current: Workload, wanted: Workload) -> Changes:
         fixed=tuple(one.hidden(secret) for one in differing_fields(_document(reached), _document(wanted))),
         policy=policy,
         scale=scale,
-        components=ComponentsChange(components=tuple(again)) if again else None,
+        components=ComponentsChange(components=tuple(defined)) if defined else None,
+        again=again,
     )
 
 

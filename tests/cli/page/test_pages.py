@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.cli.page import html
 from holdfast.cli.page.draw import gang_cells
+from holdfast.cli.page.graph import Arrow, Box, GraphDrawing
 from holdfast.cli.page.timeline import timeline_of
 from holdfast.client import ActivityView, ExplanationView
 from holdfast.client.silence import Silence
@@ -43,7 +44,8 @@ async def workload(said: Mapping[str, Any] = {}, **changes: Any) -> Elements:
         "name": "train",
         "problem": "",
         "graph": "",
-        "tree": "",
+        "graph_drawing": None,
+        "graph_problem": "",
         "view": view,
         **changes,
     }
@@ -109,11 +111,20 @@ def test_nodes_are_listed_with_their_requests():
 async def test_users_words_are_text_on_every_page():
     hostile = line("x", 1, HOSTILE).model_copy(update={"name": HOSTILE})
     record = NodeRecord(name="n", since=BEFORE, at=NOW, why=HOSTILE)
+    box = Box(0, 0, "Running", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    drawn = GraphDrawing(1, 1, (1, 1), (box,), (Arrow("M0,0", apart=False, title=HOSTILE),), HOSTILE)
     pages = [
         shown("problem.html", problem=HOSTILE),
         shown("queues.html", queues=[queue(message=HOSTILE, lines=(hostile,))], silent={HOSTILE: HOSTILE}),
         shown("nodes.html", book=NodeBook(nodes={HOSTILE: record}), provisioner=None),
-        await workload({"queue": HOSTILE}, problem=HOSTILE, graph=HOSTILE, tree=HOSTILE, namespace=HOSTILE),
+        await workload(
+            {"queue": HOSTILE},
+            problem=HOSTILE,
+            graph=HOSTILE,
+            graph_drawing=drawn,
+            graph_problem=HOSTILE,
+            namespace=HOSTILE,
+        ),
     ]
     for page in pages:
         assert "<script>alert(1)</script>" in page.text

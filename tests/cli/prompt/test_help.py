@@ -121,6 +121,19 @@ def test_E13_a_read_loads_no_decisions_no_formats_and_no_past(command: tuple[str
 
 
 @pytest.mark.row("E13", level="pure")
+def test_E13_a_list_loads_no_memory_no_specification_and_no_entities() -> None:
+    modules = loaded("list")
+    assert "holdfast.client.summary" in modules
+    heavy = {
+        "holdfast.model.life.state",
+        "holdfast.model.spec",
+        "holdfast.model.entities",
+        "holdfast.client.submission",
+    }
+    assert not modules & heavy
+
+
+@pytest.mark.row("E13", level="pure")
 def test_E13_the_help_of_the_worker_has_its_settings_although_listing_it_loads_none() -> None:
     assert "pydantic_settings" not in loaded("--help")
     assert "--watch-shard-sets" in run("worker", "--help").stdout

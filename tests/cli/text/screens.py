@@ -14,7 +14,8 @@ from holdfast.cli.entities import broker_text, graph_text, node_text, queue_text
 from holdfast.cli.workloads import history_text
 from holdfast.cli.workloads.watch import Seen
 from holdfast.client.silence import Silence
-from holdfast.client.views import ExplanationView, StatusView, Summary, explanation_from
+from holdfast.client.summary import Summary
+from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord, OperationKind, Phase
 from holdfast.model.words import printable
 from holdfast.policy.entities import graph as graphs

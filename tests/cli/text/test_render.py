@@ -9,7 +9,8 @@ import pytest
 from holdfast.cli.common import render
 from holdfast.cli.workloads import history_text
 from holdfast.cli.workloads.watch import Seen
-from holdfast.client.views import ActivityView, ExplanationView, StatusView, Summary, explanation_from
+from holdfast.client.summary import Summary
+from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.model import (
     BudgetStatus,
     Cause,

@@ -27,14 +27,37 @@ LABELS = {"team": "x", "example.com/gpu": "", "tier": "prod"}
         ("owner", False),
         ("!owner", True),
         ("!team", False),
+        ("team in (y, x)", True),
+        ("team in (y)", False),
+        ("team notin (y)", True),
+        ("team notin (x,y),tier=prod", False),
+        ("owner in (x)", False),
+        ("owner notin (x)", True),
+        ("tier in (prod,test),team notin (y),!spot", True),
     ],
 )
 def test_E3_a_selector_matches_as_kubectls_does(text: str, matches: bool) -> None:
     assert Selector.of(text).matches(LABELS) is matches
 
 
-@pytest.mark.parametrize("text", ["", "team=x,", "team in (x,y)", "=x", "team=x=y", "!team=x", "a b", "team!=!x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "team=x,",
+        "team in x",
+        "team in (x",
+        "team in (x=y)",
+        "team in ((x))",
+        "in (x)",
+        "=x",
+        "team=x=y",
+        "!team=x",
+        "a b",
+        "team!=!x",
+    ],
+)
 def test_E3_another_form_is_refused_with_what_is_expected(text: str) -> None:
-    with pytest.raises(ValueError, match="expected key=value, key!=value, key or !key") as caught:
+    with pytest.raises(ValueError, match=r"expected key=value, key!=value, key in \(a,b\)") as caught:
         Selector.of(text)
     assert repr(text) in str(caught.value)

@@ -23,8 +23,8 @@ from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from holdfast import names
-from holdfast.client import graph as graphs
-from holdfast.client.provisioner import ProvisionerRun
+from holdfast.client.entities import graph as graphs
+from holdfast.client.entities.provisioner import ProvisionerRun
 from holdfast.errors import HoldfastError, NotAnswering, NotReachable
 from holdfast.formats.graph import read_graph
 from holdfast.model import Status

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import formats, names
 from holdfast.activities.kube.client import KubeError, NotFound
 from holdfast.client import Holdfast
-from holdfast.client.views import Summary
+from holdfast.client.summary import Summary
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.model import Status, Workload
 from holdfast.model.entities.queue import Queue

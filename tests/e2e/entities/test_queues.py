@@ -22,7 +22,7 @@ from holdfast.activities.entities.queues import look_queue
 from holdfast.activities.site.site import Site as Ground
 from holdfast.client import Holdfast
 from holdfast.client.connection import Place
-from holdfast.client.queue import QueueRun
+from holdfast.client.entities.queue import QueueRun
 from holdfast.errors import HoldfastError, InvalidWorkload
 from holdfast.local import Stack
 from holdfast.model import Limits, Reason, Status, Workload

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.client import queue as queues
 from holdfast.client.connection import Place
+from holdfast.client.entities import queue as queues
 from holdfast.model import Workload
 from holdfast.model.entities.queue import Queue, QueueStatus
 from tests.e2e.ground.site import until

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import names
 from holdfast.client.connection import Place
-from holdfast.client.provisioner import ProvisionerRun
+from holdfast.client.entities.provisioner import ProvisionerRun
 from holdfast.errors import HoldfastError
 from holdfast.local import Stack
 from holdfast.model.entities.provisioner import NodeAction, NodeAsk, NodeOutcome, ProvisionerStatus, Result

@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 from bench import bill
 from bench.actions import actions
 from holdfast import names
-from holdfast.client.broker import BrokerRun, apply
+from holdfast.client.entities.broker import BrokerRun, apply
 from holdfast.errors import HoldfastError
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.entities.broker import Broker, BrokerStatus, Candidate, Weighed

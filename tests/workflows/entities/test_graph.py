@@ -20,9 +20,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from holdfast import names
-from holdfast.client import graph as graph_client
 from holdfast.client.connection import Place as Where
-from holdfast.client.graph import GraphRun, end_unheard, submit
+from holdfast.client.entities import graph as graph_client
+from holdfast.client.entities.graph import GraphRun, end_unheard, submit
 from holdfast.client.submission import InTheWay, begin, in_the_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Phase, Status, Workload

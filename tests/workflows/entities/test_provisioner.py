@@ -17,7 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from holdfast import names
-from holdfast.client.provisioner import NoProvisioner, ProvisionerRun
+from holdfast.client.entities.provisioner import NoProvisioner, ProvisionerRun
 from holdfast.errors import HoldfastError
 from holdfast.model.calls.provisioner import (
     CheckProvisionerInput,

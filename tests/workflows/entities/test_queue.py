@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 
 from holdfast import names
 from holdfast.client.connection import Place
-from holdfast.client.queue import QueueRun, apply
+from holdfast.client.entities.queue import QueueRun, apply
 from holdfast.errors import HoldfastError
 from holdfast.model import Phase, Status
 from holdfast.model.calls.queue import LookQueueInput, SeenQueue

@@ -21,9 +21,9 @@ from temporalio.worker import Worker
 from holdfast import names
 from holdfast.client import Holdfast
 from holdfast.client.connection import Place
-from holdfast.client.entities import of_cluster
-from holdfast.client.graph import GraphRun
-from holdfast.client.queue import QueueRun
+from holdfast.client.entities.graph import GraphRun
+from holdfast.client.entities.health import of_cluster
+from holdfast.client.entities.queue import QueueRun
 from holdfast.client.run import Run
 from holdfast.model import Phase, Status, Workload
 from holdfast.model.calls.gang import HubInput

@@ -12,7 +12,6 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
 from holdfast import names
-from holdfast.activities.entities.dependents import depended_on
 from holdfast.activities.entities.executions import sight
 from holdfast.policy.entities.health import (
     ENTITIES,
@@ -92,6 +91,8 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
                 return found
             if entity.source is Source.SETTINGS:
                 return found if found.execution is not Execution.ABSENT else None
+            from holdfast.activities.entities.dependents import depended_on
+
             away = found.execution is Execution.LOST
             return found if away and await depended_on(client, entity.type, workflow_id) else None
 

@@ -11,8 +11,8 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.client.configured import Configured
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.entities.configured import Configured
 from holdfast.errors import HoldfastError, InvalidWorkload, Problem
 from holdfast.model import Workload
 from holdfast.model.entities.queue import Queue, QueueStatus

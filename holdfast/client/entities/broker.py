@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from temporalio.client import Client
 
 from holdfast import names
-from holdfast.client.configured import Configured
 from holdfast.client.connection import Place
+from holdfast.client.entities.configured import Configured
 from holdfast.model.entities.broker import Broker, BrokerStatus
 
 

@@ -20,9 +20,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
+from holdfast.client.found import check_own
 from holdfast.client.patience import Patience
 from holdfast.client.silence import answer_of, unanswered
-from holdfast.client.submission import begin, check_own, in_the_way, make_way
+from holdfast.client.submission import begin, in_the_way, make_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Workload
 from holdfast.model.entities.graph import Graph, GraphStatus
