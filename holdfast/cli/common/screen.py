@@ -122,7 +122,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in (heads, *rows)
         )
-    least = [max(len(head), min(_LEAST, each)) for head, each in zip(heads, widths, strict=True)]
+    # No cell folds into more than three lines.
+    least = [max(len(head), min(_LEAST, each), each // 3) for head, each in zip(heads, widths, strict=True)]
     if sum(least) + gaps <= width:
         return _grid(heads, rows, width)
     return "\n".join(_record(heads, row, width) for row in rows)
@@ -146,7 +147,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> st
 def _record(heads: Sequence[str], row: Sequence[str], width: int) -> str:
     """Return a row as lines: its first two cells, and below them the others, each after its head."""
     lines = ["  ".join(row[:2])]
-    for part in (f"{head} {cell}" for head, cell in zip(heads[2:], row[2:], strict=True) if cell):
+    for part in (f"{head} {cell}".strip() for head, cell in zip(heads[2:], row[2:], strict=True) if cell):
         if len(lines) > 1 and len(lines[-1]) + 2 + len(part) <= width:
             lines[-1] += f"  {part}"
         else:

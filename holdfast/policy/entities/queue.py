@@ -350,7 +350,7 @@ def _message(state: QueueState, waiting: Sequence[tuple[str, QueueItem, str]]) -
         return closed.replace("its queue", "it", 1)
     if state.kueue:
         return "Kueue is installed in its cluster: queues are Kueue's, and this one lets all in"
-    return "nobody waits" if not waiting else f"{len(waiting)} wait; the first: {waiting[0][2]}"
+    return "nobody waits" if not waiting else f"{len(waiting)} waiting; the first: {waiting[0][2]}"
 
 
 def details(state: QueueState) -> str:

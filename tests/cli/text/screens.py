@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import click
+from typer.testing import CliRunner
+
+from holdfast.cli.app import app
 from holdfast.cli.cluster import doctor
 from holdfast.cli.cluster.checks import Check
 from holdfast.cli.common import render, screen
 from holdfast.cli.entities import broker_text, graph_text, node_text, queue_text
+from holdfast.cli.submission import apply, plan
 from holdfast.cli.workloads import history_text
+from holdfast.cli.workloads.simulation_text import simulation_text
 from holdfast.cli.workloads.watch import Seen
 from holdfast.client.silence import Silence
 from holdfast.client.summary import Summary
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord, OperationKind, Phase
 from holdfast.model.words import printable
+from holdfast.past.ledger import end_of, ledger_of
 from holdfast.policy.entities import graph as graphs
+from holdfast.policy.loop.difference import changes
 from holdfast.policy.nodes.provisioner_status import status as provisioner_status
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.events import OperationRefused, Suspended
-from tests.cli.text import test_broker_text, test_gang_text, test_node_text, test_queue_text
+from holdfast.simulation import read_script, simulate
+from tests.cli.text import test_broker_text, test_gang_text, test_node_text, test_plan, test_queue_text
 from tests.cli.text.test_render import NOW, life_read
+from tests.past.test_simulated_lives import document, lived, script
 from tests.policy.entities import test_graph
 from tests.policy.lives.life import Life
+from tests.policy.loop import test_difference
 
 WIDTHS: Final = (60, 100, 160)
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -183,6 +194,40 @@ def _doctor() -> str:
     )
 
 
+def _goodput() -> str:
+    real = lived(document("pods"), script("failed-pod-reset"))
+    return history_text.ledger(ledger_of(real, end_of(real)))
+
+
+def _simulated() -> str:
+    spec = document("pods")
+    return simulation_text(simulate(spec, read_script(script("failed-pod-reset"), spec)))
+
+
+def _plan() -> str:
+    return plan.text([test_plan.with_pods(1), test_plan.with_pods(15000, "large")])
+
+
+def _applied() -> str:
+    found = changes(test_difference.BEFORE, test_difference.with_image("registry.example.com/team/busybox:1.37"))
+    return apply.listed(found.differences)
+
+
+def helped(*path: str, width: int | None = None) -> str:
+    """Return the help of a command."""
+    columns = str(width or screen.width())
+    result = CliRunner().invoke(app, [*path, "--help"], prog_name="holdfast", env={"COLUMNS": columns, "TERM": "dumb"})
+    assert result.exit_code == 0, path
+    return "\n".join(line.rstrip() for line in result.output.strip().splitlines())
+
+
+def commands(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words that name each command, those of groups among them."""
+    yield path
+    for name, below in sorted(getattr(command, "commands", {}).items()):
+        yield from commands(below, *path, name)
+
+
 SCREENS: Final[Mapping[str, Callable[[], str]]] = {
     "list": _list,
     "status-starting": lambda: _status(_starting()),
@@ -204,6 +249,11 @@ SCREENS: Final[Mapping[str, Callable[[], str]]] = {
     "node": _node,
     "graph": _graph,
     "doctor": _doctor,
+    "goodput": _goodput,
+    "simulate": _simulated,
+    "plan": _plan,
+    "apply": _applied,
+    "help": helped,
 }
 """By name: the command, and the state that it shows."""
 

@@ -28,7 +28,7 @@ def line(name: str, position: int, why: str) -> QueueLine:
 def status(**changes: Any) -> QueueStatus:
     fields: dict[str, Any] = {
         "queue": Queue(name="research", cluster="dev", quota={"nvidia.com/gpu": "16"}),
-        "message": "1 wait; the first: it asks for 16 gpus, and 0 are free",
+        "message": "1 waiting; the first: it asks for 16 gpus, and 0 are free",
         "cycle": 7,
         "used": {"nvidia.com/gpu": "16", "pods": "2"},
         "admitted": 1,
@@ -41,7 +41,7 @@ def status(**changes: Any) -> QueueStatus:
 def test_a_queue_says_what_is_taken_who_waits_why_and_who_was_let_in() -> None:
     assert shown(status(), NOW).splitlines() == [
         "research  1 let in, 1 wait  (BestEffortFIFO, cycle 7)",
-        "1 wait; the first: it asks for 16 gpus, and 0 are free",
+        "1 waiting; the first: it asks for 16 gpus, and 0 are free",
         "",
         "RESOURCE        TAKEN  QUOTA",
         "nvidia.com/gpu  16     16",

@@ -6,12 +6,14 @@ import re
 from datetime import timedelta
 
 import pytest
+import typer.main
 
+from holdfast.cli.app import app
 from holdfast.cli.common import output, render, screen
 from holdfast.cli.common.options import Output
 from holdfast.client.views import StatusView
 from holdfast.model import Deadline
-from tests.cli.text.screens import GOLDEN, SCREENS, WIDTHS, shown
+from tests.cli.text.screens import GOLDEN, SCREENS, WIDTHS, commands, helped, shown
 from tests.cli.text.test_render import NOW, status
 
 NAMES = ("NAMESPACE", "NAME", "PHASE", "REASON")
@@ -34,6 +36,12 @@ def test_E8_the_screen_is_the_golden_one_and_nothing_is_wider_than_it(name: str,
 @pytest.mark.row("E8", level="pure")
 def test_E8_every_golden_screen_is_compared() -> None:
     assert {file.stem for file in GOLDEN.iterdir()} == {f"{name}-{width}" for name in SCREENS for width in WIDTHS}
+
+
+@pytest.mark.row("E8", level="pure")
+@pytest.mark.parametrize("path", list(commands(typer.main.get_command(app))), ids=" ".join)
+def test_E8_no_help_is_wider_than_the_terminal(path: tuple[str, ...]) -> None:
+    assert max(map(len, helped(*path, width=60).splitlines())) <= 60
 
 
 @pytest.mark.row("E7", level="pure")

@@ -371,7 +371,7 @@ def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
     one = Life()
     one.asks("a", "b", "c")
     assert policy.details(one.state).splitlines() == [
-        "**2 let in, 1 wait**: 1 wait; the first: it asks for 2 pods, and 0 of 4 are free (cycle 1)",
+        "**2 let in, 1 wait**: 1 waiting; the first: it asks for 2 pods, and 0 of 4 are free (cycle 1)",
         "",
         "| resource | taken | quota |",
         "|---|---|---|",

@@ -1,0 +1,198 @@
+"""The stories of the documentation, typed as they stand, on a real cluster; what they print is on their pages.
+
+`HOLDFAST_RECORD=1 pytest ...` writes anew what the pages show. A line `...` on a page stands for lines left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from holdfast.local import Stack
+from tests.e2e.ground.held import open_real
+from tests.e2e.ground.site import Site, appwrapper, executable, job, open_site, until
+from tests.e2e.ground.space import FOREIGN_FINALIZER, Space
+from tests.e2e.ground.terminal import command, run, shell
+
+pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
+ROOT = Path(__file__).parents[3]
+STORIES = ROOT / "docs" / "stories"
+BLOCK = re.compile(
+    r"^(?P<mark><!-- run(?: once (?P<name>\S+) is (?P<phase>\w+))? -->)\n```bash\n(?P<typed>.*?)^```\n"
+    r"(?:```\n(?P<shown>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+"""What a page says to type, once a workload is in a phase (whoever types it by hand is slower), and what it prints."""
+RECORD = bool(os.environ.get("HOLDFAST_RECORD"))
+NAMESPACE, CLUSTER = "research", "dev"
+"""The names that the pages use for the namespace and the cluster of whoever reads them."""
+_CHANGES = (
+    # Whichever is seen first of a Job that fails and of its pod decides.
+    (re.compile(r"\S+: BackoffLimitExceeded: .*; Job failed: pod (\S+) failed, exit (\d+), on"), r"\1 exited \2 on"),
+    (re.compile(r"rule failed-(pods|component)"), "rule"),
+    (re.compile(r"\bfake-\d+\b"), "NODE"),
+    (re.compile(r"\b\d+ objects? left: .*"), "what is left"),
+    (re.compile(r"\d{4}-\d\d-\d\d"), "DATE"),
+    (re.compile(r"\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
+    (re.compile(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?s\b|\b(\d+d)?\d+h(\d+m)?\b|\b\d+[dhm]\b"), "AGE"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
+    (re.compile(r"\d+(\.\d+)? ?%"), "SHARE"),
+    (re.compile(r"(?<=[a-z0-9]-)[a-z0-9]{5}\b(?=[\s:,./]|$)"), "POD"),
+    (re.compile(r"[─━]+"), "─"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+def lasting(text: str) -> list[str]:
+    """Return the lines of an output without what differs each time."""
+    lines = list[str]()
+    for line in text.splitlines():
+        for pattern, word in _CHANGES:
+            line = pattern.sub(word, line)
+        if line.strip():
+            lines.append(line.strip())
+    return lines
+
+
+def assert_shows(page: str, printed: str) -> None:
+    """Check that all lines of a page were printed, in their order; only `...` stands for others between them."""
+    rest, skips = lasting(printed), False
+    for line in lasting(page):
+        if line == "...":
+            skips = True
+            continue
+        assert line in rest, f"not printed: {line!r}\nprinted:\n{printed}"
+        at = rest.index(line)
+        assert at == 0 or skips, f"printed before {line!r}, and not on the page: {rest[:at]}"
+        rest, skips = rest[at + 1 :], False
+    assert skips or not rest, f"printed, and not on the page: {rest}"
+
+
+class Reader:
+    """Whoever types what a page says, in a namespace that the page calls `research`."""
+
+    def __init__(self, space: Space, folder: Path) -> None:
+        self.space = space
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "holdfast").write_text(f'#!/bin/sh\nexec {shlex.join(executable())} "$@"\n')
+        (programs / "holdfast").chmod(0o755)
+        (folder / "examples").symlink_to(ROOT / "examples")
+        self.folder = folder
+        path = f"{programs}:{os.environ['PATH']}"
+        self.environment = shell(space.site) | {"PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
+
+    async def type(self, typed: str) -> str:
+        """Run a block, and return what it printed, in the names of the page."""
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-uo", "pipefail", "-c", re.sub(rf"\b{NAMESPACE}\b", self.space.namespace, typed)),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 180)
+        text, own = out.decode(), self.space.namespace
+        assert "Traceback" not in text, text
+        text = text.replace(f"{own}  ", f"{NAMESPACE.ljust(len(own))}  ").replace(own, NAMESPACE)
+        return text.replace(self.space.site.cluster, CLUSTER)
+
+    async def play(self, page: Path) -> None:
+        """Type all that a page says, and compare or record what is printed."""
+        text = await asyncio.to_thread(page.read_text, encoding="utf-8")
+        recorded = list[str]()
+        end = 0
+        for block in BLOCK.finditer(text):
+            if block["phase"]:
+                await self.until(block["name"], block["phase"])
+            printed = await self.type(block["typed"])
+            if RECORD:
+                shown = f"```\n{printed.rstrip()}\n```\n" if block["shown"] is not None else ""
+                recorded += [text[end : block.start()], f"{block['mark']}\n```bash\n{block['typed']}```\n{shown}"]
+            elif block["shown"] is not None:
+                assert_shows(block["shown"], printed)
+            end = block.end()
+        assert end, "a story has something to type"
+        if RECORD:
+            await asyncio.to_thread(page.write_text, "".join(recorded) + text[end:], encoding="utf-8")
+
+    async def submit(self, document: dict[str, Any]) -> None:
+        """Submit a document by the command line."""
+        path = self.folder / f"{document['metadata']['name']}.yaml"
+        await asyncio.to_thread(path.write_text, yaml.safe_dump(document), encoding="utf-8")
+        await command(self.space.site, "submit", str(path), "-n", self.space.namespace)
+
+    async def until(self, name: str, phase: str, attempt: int = 1) -> None:
+        """Wait until a workload is in a phase of an attempt."""
+
+        async def there() -> bool:
+            told = json.loads(
+                (await run(self.space.site, "status", f"{self.space.namespace}/{name}", "-o", "json")).out
+            )
+            return bool(told["status"]["phase"] == phase and told["status"]["attempt"] >= attempt)
+
+        await until(there, 60, f"{name} is {phase}")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reader(shared_site: Site, tmp_path: Path) -> AsyncIterator[Reader]:
+    """Somebody with a namespace whose pods the kubelet can run."""
+    async with open_real(shared_site) as space:
+        yield Reader(space, tmp_path)
+
+
+@pytest.mark.row("E4", level="e2e")
+async def test_a_newcomers_first_ten_minutes(reader: Reader) -> None:
+    await reader.play(STORIES / "first-ten-minutes.md")
+
+
+@pytest.mark.row("E2", level="e2e")
+async def test_a_training_that_failed_at_night(reader: Reader) -> None:
+    await reader.play(STORIES / "failed-at-night.md")
+
+
+@pytest.mark.row("E3", level="e2e")
+async def test_a_platform_teams_monday(stack: Stack, tmp_path: Path) -> None:
+    # Its own site: where a queue exists, whoever submits must name one.
+    async with open_site(stack, tmp_path) as site:
+        await site.start_worker()
+        async with open_real(site) as space:
+            reader = Reader(space, tmp_path)
+            await _before_monday(reader)
+            await reader.play(STORIES / "monday.md")
+
+
+async def _before_monday(reader: Reader) -> None:
+    """Make what the team finds: a full queue, a workload that was restarted, one that does not go, one that waits."""
+    space = reader.space
+    queue = reader.folder / "queue.yaml"
+    queue.write_text("apiVersion: holdfast.dev/v1\nkind: Queue\nmetadata: {name: gpus}\nspec: {quota: {pods: 4}}\n")
+    await command(space.site, "queue", "apply", str(queue))
+    for name in ("train-a", "train-b"):
+        await reader.submit(queued(name))
+        await reader.until(name, "Running")
+    await reader.submit(queued("train-c"))
+    await space.fail_pod("train-a", 137)
+    await reader.until("train-a", "Running", attempt=2)
+    (held, *_) = await space.pods("train-b")
+    await space.finalize("v1", "Pod", held["metadata"]["name"], FOREIGN_FINALIZER)
+    await command(space.site, "cancel", f"{space.namespace}/train-b", "--reason", "no longer wanted")
+    await reader.until("train-b", "Terminating")
+
+
+def queued(name: str) -> dict[str, Any]:
+    """A training of two pods that the queue admits; its restart begins at once."""
+    document = appwrapper(name, job(name), failureGracePeriodDuration="0s", retryPausePeriodDuration="0s")
+    document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    return document
