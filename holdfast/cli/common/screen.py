@@ -146,7 +146,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> st
 
 def _record(heads: Sequence[str], row: Sequence[str], width: int) -> str:
     """Return a row as lines: its first two cells, and below them the others, each after its head."""
-    lines = ["  ".join(row[:2])]
+    lines = ["  ".join(row[:2]).rstrip()]
     for part in (f"{head} {cell}".strip() for head, cell in zip(heads[2:], row[2:], strict=True) if cell):
         if len(lines) > 1 and len(lines[-1]) + 2 + len(part) <= width:
             lines[-1] += f"  {part}"
