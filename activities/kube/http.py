@@ -144,10 +144,10 @@ class Transport:
             return cast("Object", json.loads(text)) if text else {}
 
     def streamed(
-        self, path: str, query: Mapping[str, str], deadline: aiohttp.ClientTimeout
+        self, path: str, query: Mapping[str, str], deadline: aiohttp.ClientTimeout, impersonate: str = ""
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send a GET whose answer is read as it comes, within a deadline of its own."""
-        return self._sent("GET", path, query=query, deadline=deadline)
+        return self._sent("GET", path, query=query, deadline=deadline, impersonate=impersonate)
 
     @asynccontextmanager
     async def _sent(

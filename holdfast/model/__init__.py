@@ -13,6 +13,7 @@ from holdfast.model.entities.nodes import (
     NodeWord,
     OwnMarks,
 )
+from holdfast.model.life.evidence import Evidence
 from holdfast.model.life.report import Condition, Event, Report
 from holdfast.model.life.state import (
     Attempt,
@@ -121,6 +122,7 @@ __all__ = [
     "Deletion",
     "Duration",
     "Event",
+    "Evidence",
     "ExcludedNode",
     "Exclusion",
     "Explanation",

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
-from holdfast.model import Failure, Phase, Scope, Status
+from holdfast.model import Failure, Phase, Status
 from holdfast.model.life.history import History, PastAttempt
 from holdfast.model.words import shortened
 
@@ -234,10 +234,3 @@ def _failure_of(attempt: PastAttempt, history: History) -> Failure | None:
         return attempt.failure
     last = history.failure
     return last if last is not None and last.attempt == attempt.number else None
-
-
-def deciding_pod(failure: Failure) -> str:
-    """Return the name of the pod whose failure it is; empty if it is not that of one pod."""
-    if failure.death is not None:
-        return failure.death.pod
-    return failure.subject if failure.scope is Scope.MEMBER else ""

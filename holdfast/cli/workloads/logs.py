@@ -134,10 +134,10 @@ class _Reader:
     # What is there now.
 
     async def _print_failed(self, view: StatusView) -> None:
-        from holdfast.cli.workloads.log_sources import absent, decided, deciding_pod
+        from holdfast.cli.workloads.log_sources import absent, decided
 
         attempt, failure = decided(await self.run.history(), self.wish.attempt)
-        name, why = deciding_pod(failure), failure.sentence()
+        name, why = failure.pod, failure.sentence()
         if not name:
             raise HoldfastError(f"--failed: attempt {attempt} was ended by no single pod: {why}")
         pods = [one for one in await self._pods(view, attempt) if one.name == name]

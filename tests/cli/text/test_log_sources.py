@@ -12,7 +12,6 @@ from holdfast.cli.workloads.log_sources import (
     Position,
     absent,
     decided,
-    deciding_pod,
     is_over,
     pod_of,
     sources,
@@ -154,9 +153,9 @@ def test_E2_the_pod_that_decided_is_that_of_the_failure_that_ended_the_attempt()
     with pytest.raises(HoldfastError, match="--failed: no attempt was ended by a failure"):
         decided(history(None), None)
     death = Death(kind="Job", pod="train-y", time=NOW)
-    assert deciding_pod(first) == "train-x"
-    assert deciding_pod(failure(scope=Scope.COMPONENT, subject="train", death=death)) == "train-y"
-    assert deciding_pod(failure(scope=Scope.COMPONENT, subject="train")) == ""
+    assert first.pod == "train-x"
+    assert failure(scope=Scope.COMPONENT, subject="train", death=death).pod == "train-y"
+    assert failure(scope=Scope.COMPONENT, subject="train").pod == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
