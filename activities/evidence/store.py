@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
 
 from holdfast.activities.data.storage import BadData
+from holdfast.activities.kube.raw import mapping
 from holdfast.codec.codec import Codec
-from holdfast.errors import HoldfastError, Undecodable
 from holdfast.model.calls.plan import Target
-from holdfast.model.spec.mount import is_under
+from holdfast.model.spec.mount import bucket_of
 
-SIZE_MAXIMUM: Final = 4 * 1024 * 1024
-"""Bytes of a document: two logs of each of eight containers in eight pods reach half of it."""
+SIZE_MAXIMUM: Final = 16 * 1024 * 1024
+"""Bytes of a document. Most have a few KiB; two whole logs of eight containers in eight pods have 2 MiB of text."""
+STORED_MAXIMUM: Final = SIZE_MAXIMUM + 4096
+"""Bytes of a document as it is stored."""
+AT_ONCE: Final = 16
+"""Documents that a worker takes at the same time, so that its memory stays bounded when many attempts fail at once."""
 _KEY: Final = r"attempt-\d+"
 _PLAIN: Final = b"{"
 """The first byte of a document that is not encrypted."""
-_ENCODING: Final = b"json/plain"
 
 
 class Objects(Protocol):
@@ -65,8 +72,9 @@ class EvidenceStore:
     objects: Objects
     source: str
     """`s3://bucket/prefix`. Below it stand the cluster, the namespace, the workload's name and uid, the attempt."""
-    codec: Codec
+    codec: PayloadCodec
     lifetime: timedelta
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     def key(self, target: Target, attempt: int) -> str:
         """Return the key of an attempt's document: the same for each try, so that it is kept once."""
@@ -79,9 +87,11 @@ class EvidenceStore:
             Away: if the store cannot be used.
             BadData: if the bucket is missing.
         """
+        data = document
+        if not (isinstance(self.codec, Codec) and self.codec.keys is None):
+            [payload] = await self.codec.encode([_payload(document)])
+            data = payload.SerializeToString()
         key = self.key(target, attempt)
-        [payload] = await self.codec.encode([Payload(metadata={"encoding": _ENCODING}, data=document)])
-        data = document if self.codec.keys is None else payload.SerializeToString()
         if await self.objects.put_new(self.source, key, data):
             return Stored(f"{self.source}/{key}", data)
         return await self.kept(target, attempt)
@@ -94,33 +104,8 @@ class EvidenceStore:
             BadData: if the object is no document of evidence.
         """
         key = self.key(target, attempt)
-        data = await self.objects.find(self.source, key, 2 * SIZE_MAXIMUM)
+        data = await self.objects.find(self.source, key, STORED_MAXIMUM)
         return Stored(f"{self.source}/{key}", data) if data is not None else None
-
-    async def opened(self, link: str, digest: str) -> bytes | None:
-        """Return the document behind a link of the history, decrypted; None if it has expired.
-
-        Raises:
-            Away: if the store cannot be used.
-            HoldfastError: if it lies elsewhere, was changed, or cannot be decrypted.
-        """
-        if not is_under(link, self.source):
-            raise HoldfastError(f"evidence at {link}: expected it under {self.source} (HOLDFAST_EVIDENCE_STORE)")
-        try:
-            data = await self.objects.find(self.source, link.removeprefix(f"{self.source}/"), 2 * SIZE_MAXIMUM)
-        except BadData as error:
-            raise HoldfastError(f"evidence at {link}: {error}") from None
-        if data is None:
-            return None
-        if Stored(link, data).digest != digest:
-            raise HoldfastError(f"evidence at {link} was changed: its SHA-256 is not the one of the workload's history")
-        try:
-            is_plain = data.startswith(_PLAIN)
-            payload = Payload(metadata={"encoding": _ENCODING}, data=data) if is_plain else Payload.FromString(data)
-            [found] = await self.codec.decode([payload])
-        except (DecodeError, Undecodable) as error:
-            raise HoldfastError(f"evidence at {link}: {error}") from None
-        return found.data
 
     async def expire(self) -> int:
         """Remove what is older than its lifetime; return how many documents.
@@ -130,3 +115,34 @@ class EvidenceStore:
             BadData: if the bucket is missing.
         """
         return await self.objects.remove_older(self.source, _KEY, datetime.now(UTC) - self.lifetime)
+
+
+async def read_stored(objects: Objects, link: str) -> Stored | None:
+    """Return the document behind a link as it is stored, None if it has expired.
+
+    Raises:
+        Away: if the store cannot be used.
+        BadData: if it is no document of evidence.
+    """
+    bucket, key = bucket_of(link)
+    data = await objects.find(f"s3://{bucket}", key, STORED_MAXIMUM)
+    return Stored(link, data) if data is not None else None
+
+
+async def opened(stored: Stored, codec: PayloadCodec) -> Mapping[str, Any]:
+    """Return a document, decrypted.
+
+    Raises:
+        BadData: if it is no document of evidence.
+        Undecodable: if it cannot be decrypted, or is not encrypted and the codec refuses plaintext.
+    """
+    try:
+        is_plain = stored.data.startswith(_PLAIN)
+        [found] = await codec.decode([_payload(stored.data) if is_plain else Payload.FromString(stored.data)])
+        return mapping(json.loads(found.data))
+    except (DecodeError, ValueError):
+        raise BadData(f"{stored.link} is no document of evidence") from None
+
+
+def _payload(document: bytes) -> Payload:
+    return Payload(metadata={"encoding": b"json/plain"}, data=document)

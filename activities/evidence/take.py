@@ -24,10 +24,10 @@ from holdfast.activities.evidence.document import (
     node_evidence,
     pod_evidence,
 )
-from holdfast.activities.evidence.store import SIZE_MAXIMUM, EvidenceStore, Stored
+from holdfast.activities.evidence.store import SIZE_MAXIMUM, EvidenceStore, Stored, opened
 from holdfast.activities.kube.client import Forbidden, KubeError
 from holdfast.activities.kube.logs import LogLine, log_lines
-from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.raw import mapping, sequence
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import Evidence
 from holdfast.model.calls.cluster import RemoveInput
@@ -56,12 +56,12 @@ async def take_evidence(site: Site, given: RemoveInput, *, untouched: bool) -> E
     if given.evidence_of is None or site.evidence is None:
         return None
     try:
-        async with asyncio.timeout(TOTAL_SECONDS):
+        async with asyncio.timeout(TOTAL_SECONDS), site.evidence.turns:
             if untouched:
                 return await _take(site, site.evidence, given, given.evidence_of)
-            return _told(await site.evidence.kept(given.target, given.attempt), 0, 0, "")
+            return await _told(site.evidence, await site.evidence.kept(given.target, given.attempt))
     except TimeoutError:
-        return _none(f"the store does not answer within {TOTAL_SECONDS - READ_SECONDS:.0f} s")
+        return _none(f"not stored within {TOTAL_SECONDS:.0f} s: the store is slow, or many attempts fail at once")
     except (Away, BadData) as error:
         return _none(str(error))
     except Exception as error:  # Whatever goes wrong here must not keep the attempt from being removed.
@@ -93,16 +93,21 @@ async def _take(site: Site, store: EvidenceStore, given: RemoveInput, first: Seq
     data = document(about, found.pods, found.nodes, found.logs, missing[:_MISSING_MAXIMUM])
     if len(data) > SIZE_MAXIMUM:
         return _none(f"the document has {len(data):,} bytes: expected at most {SIZE_MAXIMUM:,}")
-    stored = await store.keep(given.target, given.attempt, data)
-    return _told(stored, len(found.pods), len(found.logs), "; ".join(missing))
+    return await _told(store, await store.keep(given.target, given.attempt, data))
 
 
-def _told(stored: Stored | None, pods: int, logs: int, problem: str) -> Evidence | None:
+async def _told(store: EvidenceStore, stored: Stored | None) -> Evidence | None:
+    """Describe the document that is there: it may be that of an earlier try."""
     if stored is None:
         return None
-    problem = shortened(problem, _PROBLEM_MAXIMUM)
+    told = await opened(stored, store.codec)
     return Evidence(
-        link=stored.link, digest=stored.digest, size=len(stored.data), pods=pods, logs=logs, problem=problem
+        link=stored.link,
+        digest=stored.digest,
+        size=len(stored.data),
+        pods=len(sequence(told.get("pods"))),
+        logs=len(sequence(told.get("logs"))),
+        problem=shortened("; ".join(map(str, sequence(told.get("missing")))), _PROBLEM_MAXIMUM),
     )
 
 
