@@ -50,8 +50,8 @@ async def evidence_document(kube: Kube, namespace: str, evidence: Evidence) -> M
             raise HoldfastError(f"{evidence.link} was changed: its SHA-256 is not the one in the workload's history")
         return await opened(stored, codec)
     except Away as error:
-        hint = f"{_ENV}ENDPOINT and {_ENV}CREDENTIALS_FILE name the store and your credentials for it"
-        raise NotReachable(f"{evidence.link}: {error}; {hint}") from None
+        remedy = f"{_ENV}ENDPOINT and {_ENV}CREDENTIALS_FILE name the store and your credentials for it"
+        raise NotReachable("the store of evidence", evidence.link, remedy, str(error)) from None
     except BadData as error:
         raise HoldfastError(f"{evidence.link}: {error}") from None
 
