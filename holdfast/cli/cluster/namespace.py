@@ -44,7 +44,9 @@ def enable(
     ] = False,
     evidence: Annotated[
         bool,
-        typer.Option("--evidence", help="Let a worker with a store keep logs of pods that failed; logs may hold secrets."),
+        typer.Option(
+            "--evidence", help="Let a worker with a store keep logs of pods that failed; logs may hold secrets."
+        ),
     ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,

@@ -91,7 +91,7 @@ async def test_P3_evidence_is_in_the_store_before_anything_is_deleted(bench: Ben
     assert stored is not None
     assert (stored.digest, len(stored.data)) == (evidence.digest, evidence.size)
     told = json.loads(stored.data)
-    assert [one["name"] for one in told["pods"]][0] == name, "the pod that decided comes first"
+    assert told["pods"][0]["name"] == name, "the pod that decided comes first"
     assert told["pods"][0]["containers"][0]["state"]["exitCode"] == 7
     assert {one["name"] for one in told["nodes"]} == {one["node"] for one in told["pods"]}
     assert any(one["type"] == "Ready" for one in told["nodes"][0]["conditions"])
