@@ -150,5 +150,4 @@ def _conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _without_empty(fields: Mapping[str, Any], keep: Sequence[str] = ()) -> dict[str, Any]:
-    empty = (None, "", [], {})
-    return {name: value for name, value in fields.items() if value not in empty or (name in keep and value == 0)}
+    return {name: value for name, value in fields.items() if value or (name in keep and value is not None)}

@@ -92,7 +92,7 @@ async def ground(site: Site, store: Store, tmp_path: Path, request: pytest.Fixtu
     async with open_real(site) as space:
         made = Ground(space, store, keys)
         await enable(site.kube, space.namespace, logs=True)
-        await site.start_worker(**made.environment, HOLDFAST_EVIDENCE_STORE=SOURCE)
+        await site.start_worker(kubeconfig=None, **made.environment, HOLDFAST_EVIDENCE_STORE=SOURCE)
         yield made
 
 

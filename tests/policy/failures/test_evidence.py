@@ -9,6 +9,7 @@ import pytest
 from holdfast.model import Evidence, Failure, FailureClass, OperationKind, Phase, Reason, Scope, State
 from holdfast.model.calls.cluster import Removed
 from holdfast.policy.attempt.evidence import PODS_MAXIMUM, evidence_of
+from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Suspended
 from tests.policy.lives.life import START, Life
@@ -79,6 +80,7 @@ def test_P3_evidence_is_taken_once_and_told_with_the_proof():
     assert last.reason is Reason.DELETION_COMPLETE
     assert last.message.endswith("evidence of 2 pods with 3 logs is kept at s3://kept/attempt-1")
     assert life.state.attempt.evidence == KEPT
+    assert explain_of(life.spec, life.state, life.now).kept == KEPT.sentence()
 
 
 def test_P3_what_could_not_be_kept_is_told():
