@@ -139,10 +139,11 @@ async def _read(site: Site, given: RemoveInput, first: Sequence[str], found: _Fo
     found.pods += map(pod_evidence, pods)
     nodes = dict.fromkeys(str(mapping(pod.get("spec")).get("nodeName") or "") for pod in pods)
     logs = [one for pod in pods for one in logs_wanted(pod)]
-    await asyncio.gather(
-        *(_tried(_read_node(site, name, found), f"node {name}", found) for name in nodes if name),
-        *(_tried(_read_log(site, given, one, found), f"log of {one.pod}/{one.container}", found) for one in logs),
-    )
+    async with asyncio.TaskGroup() as group:
+        for name in filter(None, nodes):
+            group.create_task(_tried(_read_node(site, name, found), f"node {name}", found))
+        for one in logs:
+            group.create_task(_tried(_read_log(site, given, one, found), f"log of {one.pod}/{one.container}", found))
 
 
 async def _tried(reading: Awaitable[None], what: str, found: _Found) -> None:
