@@ -16,6 +16,7 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.data.s3 import Address, S3Storage
 from holdfast.activities.evidence import take
 from holdfast.activities.evidence.store import EvidenceStore, opened
+from holdfast.cli.cluster import checks
 from holdfast.codec.codec import Codec
 from holdfast.codec.keyfile import add
 from holdfast.codec.keys import Keys
@@ -199,3 +200,19 @@ async def test_P3_documents_expire_and_nothing_else_does(store: Store) -> None:
     assert await kept_in.objects.remove_older(SOURCE, r"attempt-\d+", datetime.now(UTC) + timedelta(days=1)) == 1
     assert keys_in(store) == ["evidence/README"]
     assert obstore.get(store.bucket(), "corpus/attempt-1").bytes() == b"of another prefix"
+
+
+async def test_P3_doctor_looks_at_the_store(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [one async for one in checks.evidence("dev")] == [], "none is configured here"
+    given = store.settings(tmp_path / "cache")
+    for name in ("ENDPOINT", "REGION", "ALLOW_HTTP", "CREDENTIALS_FILE"):
+        monkeypatch.setenv(f"HOLDFAST_DATA_{name}", given[f"HOLDFAST_DATA_{name}"])
+    monkeypatch.setenv("HOLDFAST_EVIDENCE_STORE", SOURCE)
+    assert [(one.good, one.found) async for one in checks.evidence("dev")] == [(True, f"{SOURCE} can be read")]
+    monkeypatch.setenv("HOLDFAST_EVIDENCE_STORE", "s3://nowhere/evidence")
+    (missing,) = [one async for one in checks.evidence("dev")]
+    assert (missing.good, missing.found) == (False, f"{store.endpoint} has no bucket nowhere")
+    monkeypatch.setenv("HOLDFAST_EVIDENCE_STORE", "s3://nowhere")
+    (wrong,) = [one async for one in checks.evidence("dev")]
+    assert "expected a prefix" in wrong.found
