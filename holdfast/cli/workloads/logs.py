@@ -142,14 +142,17 @@ class _Reader:
         if not name:
             raise HoldfastError(f"--failed: attempt {attempt} was ended by no single pod: {why}")
         pods = [one for one in await self._pods(view, attempt) if one.name == name]
+        if not pods:
+            await self._print_kept(view, attempt, name, f"pod {name} decided: {why}. ")
+            return
         _note(f"attempt {attempt}: {why}")
-        await self._print(view, attempt, pods, name)
+        await self._print(view, attempt, pods)
 
-    async def _print(self, view: StatusView, attempt: int, pods: list[Pod], pod: str = "") -> None:
+    async def _print(self, view: StatusView, attempt: int, pods: list[Pod]) -> None:
         from holdfast.cli.workloads.log_sources import Position, sources
 
         if not pods:
-            await self._print_kept(view, attempt, pod)
+            await self._print_kept(view, attempt)
             return
         found, silent = sources(pods, self.wish.container, previous=self.wish.previous)
         if not found and self.wish.previous:
@@ -159,7 +162,7 @@ class _Reader:
         for source in found:
             await self._tried(source, Position())
 
-    async def _print_kept(self, view: StatusView, attempt: int, pod: str) -> None:
+    async def _print_kept(self, view: StatusView, attempt: int, pod: str = "", because: str = "") -> None:
         """Print what was kept of the logs of an attempt whose pods are gone; only of one pod, if it is given."""
         from holdfast.cli.workloads.kept_logs import evidence_document, kept_logs
         from holdfast.cli.workloads.log_sources import absent
@@ -167,7 +170,7 @@ class _Reader:
         past = next((one for one in (await self.run.history()).attempts if one.number == attempt), None)
         evidence = past.evidence if past is not None else None
         if evidence is None or not evidence.link:
-            raise HoldfastError(absent(view.status, attempt, self.server, evidence))
+            raise HoldfastError(because + absent(view.status, attempt, self.server, evidence))
         document = await evidence_document(self.kube, self.run.namespace, evidence)
         wish = self.wish
         kept = kept_logs(document, pod=pod, container=wish.container, previous=wish.previous, tail=wish.tail)
