@@ -28,8 +28,14 @@ class Kept(NamedTuple):
     """Lines of logs, each after its pod."""
 
 
-async def evidence_document(kube: Kube, namespace: str, evidence: Evidence) -> Mapping[str, Any]:
+async def evidence_document(kube: Kube, namespace: str, evidence: Evidence, key: str) -> Mapping[str, Any]:
     """Return the document of evidence, from the store that the environment names, if the caller may read such logs.
+
+    Args:
+        kube: the cluster, with the caller's rights.
+        namespace: the workload's namespace.
+        evidence: what the history says of the document.
+        key: how its key must end: whoever answers for a worker may name another namespace's document.
 
     Raises:
         HoldfastError: if the caller may read no logs in the namespace, or the document cannot be used.
@@ -39,6 +45,8 @@ async def evidence_document(kube: Kube, namespace: str, evidence: Evidence) -> M
     from holdfast.activities.evidence.store import opened, read_stored
     from holdfast.codec.options import from_environment
 
+    if not evidence.link.endswith(key):
+        raise HoldfastError(f"{evidence.link}: expected the evidence of this attempt, whose key ends with {key}")
     await _check_rights(kube, namespace)
     codec = from_environment()["data_converter"].payload_codec
     assert codec is not None

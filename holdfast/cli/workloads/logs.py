@@ -171,7 +171,8 @@ class _Reader:
         evidence = past.evidence if past is not None else None
         if evidence is None or not evidence.link:
             raise HoldfastError(because + absent(view.status, attempt, self.server, evidence))
-        document = await evidence_document(self.kube, self.run.namespace, evidence)
+        key = f"/{self.run.namespace}/{view.status.name}/{view.status.uid}/attempt-{attempt}"
+        document = await evidence_document(self.kube, self.run.namespace, evidence, key)
         wish = self.wish
         kept = kept_logs(document, pod=pod, container=wish.container, previous=wish.previous, tail=wish.tail)
         say(f"the pods of attempt {attempt} are gone: {evidence.sentence()}", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +16,10 @@ from holdfast.activities.evidence.document import (
     node_evidence,
     pod_evidence,
 )
-from holdfast.cli.workloads.kept_logs import kept_logs
+from holdfast.activities.kube.client import Kube
+from holdfast.cli.workloads.kept_logs import evidence_document, kept_logs
 from holdfast.errors import HoldfastError
+from holdfast.model import Evidence
 
 pytestmark = pytest.mark.row("P3", level="pure")
 
@@ -105,6 +107,12 @@ def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
     assert kept_logs(whole(), tail=1).lines == ("train-0/main: three",)
     assert kept_logs(whole(), tail=0).lines == ()
     assert kept_logs(whole(), container="side").lines == ()
+
+
+async def test_P3_another_workloads_document_is_not_read() -> None:
+    evidence = Evidence(link="s3://kept/c/other/train/uid/attempt-1", digest="0" * 64)
+    with pytest.raises(HoldfastError, match="expected the evidence of this attempt, whose key ends with /team/train"):
+        await evidence_document(cast("Kube", None), "team", evidence, "/team/train/uid/attempt-1")
 
 
 def test_P3_a_pod_or_container_without_evidence_is_refused() -> None:
