@@ -16,6 +16,7 @@ from holdfast.activities.entities import broker
 from holdfast.activities.entities.over import is_over
 from holdfast.activities.entities.queues import look_queue
 from holdfast.activities.entities.sensitive import any_sensitive
+from holdfast.activities.evidence.store import EvidenceStore
 from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import Kube
@@ -104,6 +105,7 @@ class ClusterActivities:
         rendezvous_ca: Callable[[], str] = str,
         *,
         encrypted: bool = False,
+        evidence: EvidenceStore | None = None,
     ) -> None:
         """Prepare the activities.
 
@@ -122,6 +124,7 @@ class ClusterActivities:
             namespaces: the only namespaces in which anything is made or changed; empty: every enabled one.
             rendezvous_ca: returns the authority that signed the rendezvous' certificate, PEM; empty: the public ones.
             encrypted: whether this worker encrypts what Temporal stores.
+            evidence: where evidence of failed attempts is kept; None where this worker keeps none.
         """
         seeing = (sight or kube.sight, marks or Marks(), silence)
         self._provisioning = provisioning
@@ -137,6 +140,7 @@ class ClusterActivities:
             data=data,
             namespaces=namespaces,
             encrypted=encrypted,
+            evidence=evidence,
         )
 
     @property

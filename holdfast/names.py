@@ -217,6 +217,7 @@ SEARCH_ATTRIBUTES: Final[dict[str, str]] = {
 METRIC_FAILURES: Final = "holdfast_failures"
 METRIC_REACTION: Final = "holdfast_failure_reaction"
 METRIC_REMOVAL: Final = "holdfast_removal"
+METRIC_SPENT: Final = "holdfast_workload_time"
 METRIC_FORCED: Final = "holdfast_forced_deletions"
 METRIC_HISTORY_EVENTS: Final = "holdfast_history_events"
 METRIC_HISTORY_BYTES: Final = "holdfast_history_bytes"

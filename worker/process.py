@@ -28,6 +28,7 @@ from holdfast.worker import failpoints, reach, roles
 from holdfast.worker.data import NoClient, keep_looking, opened
 from holdfast.worker.entities.queues import Admission
 from holdfast.worker.entities.watchdog import Entities, Watchdog
+from holdfast.worker.evidence import evidence_store, keep_expiring
 from holdfast.worker.failpoints import Failpoints
 from holdfast.worker.gangs.certificate import Certificate
 from holdfast.worker.gangs.hub import GangActivities
@@ -207,6 +208,10 @@ class Process:
         machines = self._failpoints.machines() if self._failpoints else None
         provisioning = Redfish(access, machines) if access is not None else None
         rules = (given.limits, sight, marks, given.silence)
+        evidence = evidence_store(given, client.data_converter)
+        if evidence is not None and Role.WATCH in given.roles:
+            expiring = asyncio.create_task(keep_expiring(evidence))
+            stack.callback(expiring.cancel)
         cluster = ClusterActivities(
             kube,
             given.cluster,
@@ -219,6 +224,7 @@ class Process:
             given.namespaces,
             certificate.ca,
             encrypted=encrypts(client.data_converter),
+            evidence=evidence,
         )
         meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)

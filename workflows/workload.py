@@ -39,13 +39,14 @@ with workflow.unsafe.imports_passed_through():
         reconfigured,
     )
     from holdfast.policy.loop.fold import fold
-    from holdfast.policy.loop.measures import Counted, Lasted, measures
+    from holdfast.policy.loop.measures import Counted, Lasted, is_over, measures, moments, spent
     from holdfast.policy.loop.results import refusal
     from holdfast.policy.loop.submission import submitted
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
     from holdfast.policy.sides.gang import GangScale, scaled, unsized
     from holdfast.policy.sides.probe import probed
     from holdfast.policy.status.explain import explain_of, markdown, status_of
+    from holdfast.policy.status.ledger import Moment, Tally
     from holdfast.policy.values import events
     from holdfast.policy.values.addressee import misdirected
     from holdfast.policy.values.edit import edit
@@ -96,12 +97,16 @@ class WorkloadWorkflow:
         self._spec: Workload | None = None
         if self._misplaced:
             return
+        begun = workflow.info().start_time
+        self._tally = Tally(begun)
         self._state = carried
         self._spec, self._problem = read(Workload, document)
         if self._spec is None:
             return
         self._uid = self._spec.uid or workflow.info().first_execution_run_id
-        if carried is None:
+        if carried is not None:
+            self._tally.take([Moment(begun, self._spec, carried)])
+        else:
             self._state = submitted(self._spec, self._clock.now())
 
     @workflow.run
@@ -134,7 +139,12 @@ class WorkloadWorkflow:
                 # A cancellation can get lost when an activity completes in the same task.
                 state = fold(state, events.Cancelled("cancelled through Temporal"), now)
             taken = turn(spec, state, now, full=self._full())
-            self._measure(measures(spec, self._state, state, taken.taken, now))
+            before = self._state
+            self._measure(measures(spec, before, state, taken.taken, now))
+            self._tally.take(moments(spec, state, taken.taken, taken.state, now))
+            ends = isinstance(taken.act, Continue | Leave)
+            if ends or is_over(before, taken.state):
+                self._measure(spent(spec, self._tally, now))
             state = taken.state
             if is_conflict(state) and not is_conflict(self._state):
                 self._count_conflict(spec)

@@ -80,11 +80,18 @@ class Unreachable(KubeError):
         return method == "GET" or self.status != 500
 
     def partial(self, path: str) -> bool:
-        """Whether this may concern only one kind (its conversion webhook, its own API server), and not all kinds."""
+        """Whether this may concern only one kind (its webhook, its own API server), or one node's kubelet."""
         if self.status < 500:
             return False
+        if is_log(path):
+            return True
         group = path.removeprefix("/apis/").partition("/")[0] if path.startswith("/apis/") else ""
         return "." in group and group != names.GROUP
+
+
+def is_log(path: str) -> bool:
+    """Whether a path is that of a pod's log: a kubelet answers it, and the API server only passes it on."""
+    return path.startswith("/api/v1/namespaces/") and path.endswith("/log")
 
 
 class Unauthorized(Unreachable):

@@ -20,7 +20,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from holdfast import names
 from holdfast.activities.kube.blindness import Sight
-from holdfast.activities.kube.errors import KubeError, QuotaExceeded, Unreachable, error_of
+from holdfast.activities.kube.errors import KubeError, QuotaExceeded, Unreachable, error_of, is_log
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON has it."""
@@ -144,10 +144,10 @@ class Transport:
             return cast("Object", json.loads(text)) if text else {}
 
     def streamed(
-        self, path: str, query: Mapping[str, str], deadline: aiohttp.ClientTimeout
+        self, path: str, query: Mapping[str, str], deadline: aiohttp.ClientTimeout, impersonate: str = ""
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send a GET whose answer is read as it comes, within a deadline of its own."""
-        return self._sent("GET", path, query=query, deadline=deadline)
+        return self._sent("GET", path, query=query, deadline=deadline, impersonate=impersonate)
 
     @asynccontextmanager
     async def _sent(
@@ -189,7 +189,8 @@ class Transport:
             self.sight.regained()
             raise
         except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError, json.JSONDecodeError) as error:
-            self.sight.lost(contact.dark_since(error))
+            if not is_log(path):  # It may have been the kubelet that fell silent.
+                self.sight.lost(contact.dark_since(error))
             detail = str(error) or type(error).__name__
             raise Unreachable(0, "Unreachable", f"{method} {path}: {detail}") from error
 

@@ -37,6 +37,7 @@ async def log_lines(
     previous: bool = False,
     tail: int | None = None,
     since: str = "",
+    impersonate: str = "",
 ) -> AsyncGenerator[LogLine]:
     """Yield the lines of a container's log, until its end or, with `follow`, until the container ends.
 
@@ -49,6 +50,7 @@ async def log_lines(
         previous: whether to read the container's instance before its last restart.
         tail: at most so many lines from the end; None: all.
         since: an RFC 3339 time: the log begins with the second that it is in.
+        impersonate: the user as which it is read; empty: the client's own.
 
     Raises:
         NotFound: if there is no such pod.
@@ -62,8 +64,8 @@ async def log_lines(
     query |= {"sinceTime": since} if since else {}
     silence = None if follow else kube.timeout
     deadline = aiohttp.ClientTimeout(total=None, sock_connect=kube.connect_timeout, sock_read=silence)
-    at = ""
-    async with kube.streamed(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query, deadline) as response:
+    path, at = f"/api/v1/namespaces/{namespace}/pods/{pod}/log", ""
+    async with kube.streamed(path, query, deadline, impersonate) as response:
         async for part, begins in parts(response.content.iter_any(), PART):
             text = part.decode(errors="replace")
             if begins:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from temporalio import activity
 
 from holdfast import names
+from holdfast.activities.evidence.take import take_evidence
 from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
@@ -33,6 +34,7 @@ from holdfast.activities.operations.remains import (
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.anchor import release_anchor
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
+from holdfast.model import Evidence
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target
 
 POLL_FIRST = 0.1
@@ -60,8 +62,9 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
-        removed = await _until_gone(site, given, _Graceful(site, given, deadline, following), deadline, following)
-        return removed.model_copy(update={"answers": following.answers})
+        rounds = _Graceful(site, given, deadline, following)
+        removed = await _until_gone(site, given, rounds, deadline, following)
+        return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
 
 async def force_remove(site: Site, given: RemoveInput) -> Removed:
@@ -174,6 +177,8 @@ class _Graceful:
         self._looked_at = asyncio.get_running_loop().time()
         self._look = 0.0
         self._learned = False
+        self._looked_for_evidence = False
+        self.evidence: Evidence | None = None
         self.refused: dict[str, str] = {}
 
     async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
@@ -184,6 +189,10 @@ class _Graceful:
             self._learned = True
         owners = owners if owners is not None else await attempts_of(self._site, self._given.target)
         owner = owner_among(owners, self._given)
+        if not self._looked_for_evidence:
+            untouched = owner is not None and "deletionTimestamp" not in owner["metadata"]
+            self.evidence = await take_evidence(self._site, self._given, untouched=untouched)
+            self._looked_for_evidence = True
         if owner is None:
             remains = await find_remains(self._site, self._given)
             owner = remains.owner

@@ -38,6 +38,7 @@ from holdfast.policy.sides.probe_reach import Reach
 
 if TYPE_CHECKING:
     from holdfast.activities.data.settings import Data
+    from holdfast.activities.evidence.store import EvidenceStore
 
 BEAT_FIRST = 1.0
 BEAT_LAST = 3.0
@@ -71,6 +72,8 @@ class Site:
     """Returns the authority that signed its certificate, PEM; empty: the public ones."""
     data: Data | None = None
     """How data sets are staged; None if this worker stages none."""
+    evidence: EvidenceStore | None = None
+    """Where evidence of failed attempts is kept; None if this worker keeps none."""
     namespaces: tuple[str, ...] = ()
     """The only namespaces in which this worker makes or changes anything; empty: every enabled one."""
     encrypted: bool = False

@@ -11,6 +11,7 @@ from .entities.nodes import (
     NodeWord,
     OwnMarks,
 )
+from .life.evidence import Evidence
 from .life.report import Condition, Event, Report
 from .life.state import (
     Attempt,
@@ -119,6 +120,7 @@ __all__ = [
     "Deletion",
     "Duration",
     "Event",
+    "Evidence",
     "ExcludedNode",
     "Exclusion",
     "Explanation",

@@ -99,6 +99,13 @@ class Failure(Payload):
     """For the failure of a component: the earliest death of its pods."""
 
     @property
+    def pod(self) -> str:
+        """The name of the pod whose failure it is; empty if it is not that of one pod."""
+        if self.death is not None:
+            return self.death.pod
+        return self.subject if self.scope is Scope.MEMBER else ""
+
+    @property
     def codes(self) -> tuple[int, ...]:
         """All exit codes that rules match; the first container's code comes first."""
         if self.exit_codes:

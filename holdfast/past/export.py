@@ -94,6 +94,7 @@ def _see(found: dict[int, PastAttempt], attempt: Attempt) -> None:
         gone_at=attempt.gone_at or old.gone_at,
         forced=old.forced or attempt.stage is Stage.FORCING,
         launches=attempt.launches or old.launches,
+        evidence=attempt.evidence or old.evidence,
     )
 
 

@@ -11,6 +11,7 @@ from holdfast.model.entities.queue import PODS
 from holdfast.model.life.ledger import Bucket, Ledger, Span, charges, goodput, milliseconds, totals
 from holdfast.past.life import Turn
 from holdfast.past.story import Story
+from holdfast.policy.loop.measures import moments as moments_in
 from holdfast.policy.sides.demand import demand
 from holdfast.policy.status.ledger import Moment, spans_of
 
@@ -20,11 +21,7 @@ _THOUSANDTHS: Final = 1000
 def moments(turns: Iterable[Turn]) -> Iterator[Moment]:
     """Yield the states of a life, oldest first: as each turn found it, around each of its decisions, and after it."""
     for turn in turns:
-        yield Moment(turn.at, turn.spec, turn.folded)
-        for taken in turn.taken:
-            yield Moment(turn.at, turn.spec, taken.before)
-            yield Moment(turn.at, turn.spec, taken.after)
-        yield Moment(turn.at, turn.spec, turn.after)
+        yield from moments_in(turn.spec, turn.folded, turn.taken, turn.after, turn.at)
 
 
 def moments_of(story: Story) -> list[Moment]:

@@ -23,6 +23,7 @@ HISTOGRAMS = {
     f"{names.METRIC_REACTION}_seconds",
     f"{names.METRIC_REMOVAL}_seconds",
     f"{names.METRIC_PREEMPTION}_seconds",
+    f"{names.METRIC_SPENT}_seconds",
     names.METRIC_HISTORY_EVENTS,
     names.METRIC_HISTORY_BYTES,
 }

@@ -8,11 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.converter import DataConverter
 
 from holdfast import names
 from holdfast.activities.facts.nodes import Marks
 from holdfast.errors import HoldfastError
 from holdfast.worker.data import NoClient, opened
+from holdfast.worker.evidence import evidence_store
 from holdfast.worker.runtime.data_settings import quota_of
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError, load, misspelled
 from tests.worker.temporal.authority import Authority
@@ -344,6 +346,39 @@ def test_L14_where_data_sets_come_from_and_who_may_have_them() -> None:
             load({**given, field: value})
     with pytest.raises(SettingsError, match="data_claim: expected without data_host_path"):
         load({**given, "data_claim": "datasets", "data_host_path": "/mnt/data"})
+
+
+@pytest.mark.row("P3", level="pure")
+def test_P3_where_evidence_is_kept() -> None:
+    given = {"cluster": "c", "evidence_store": "s3://logs/evidence/", "data_endpoint": "https://store:9000"}
+    settings = load(given)
+    assert settings.evidence_store == "s3://logs/evidence"
+    assert settings.evidence_lifetime == timedelta(days=14)
+    assert evidence_store(load({"cluster": "c"}), DataConverter.default) is None
+    kept_in = evidence_store(settings, DataConverter.default)
+    assert kept_in is not None
+    assert (kept_in.source, kept_in.lifetime) == ("s3://logs/evidence", timedelta(days=14))
+    data = {"data_directory": "/srv/data", "data_sources": "*=s3://logs/evidence/of-others"}
+    for changes, why in [
+        ({"evidence_store": "logs"}, "expected s3://bucket/prefix"),
+        ({"evidence_store": "s3://logs"}, "expected a prefix, such as s3://logs/evidence"),
+        ({"evidence_lifetime": "0s"}, "expected more than 0s"),
+        ({"data_endpoint": "http://store:9000"}, "expected https, or data_allow_http"),
+        (data, "evidence_store: s3://logs/evidence: expected another prefix than that of the data sets"),
+        ({**data, "data_sources": "*=s3://logs"}, "expected another prefix than that of the data sets under s3://logs"),
+    ]:
+        with pytest.raises(SettingsError, match=why):
+            load({**given, **changes})
+    with pytest.raises(SettingsError, match="data_directory: expected with data_endpoint"):
+        load({"cluster": "c", "data_endpoint": "https://store:9000"})
+
+
+@pytest.mark.row("P3", level="pure")
+def test_P3_a_worker_keeps_evidence_only_with_the_client_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = load({"cluster": "c", "evidence_store": "s3://logs/evidence"})
+    monkeypatch.setitem(sys.modules, "holdfast.activities.data.s3", None)
+    with pytest.raises(SettingsError, match="pip install 'holdfast\\[s3\\]'"):
+        evidence_store(given, DataConverter.default)
 
 
 def test_X10_quotas_and_the_key_of_records(tmp_path: Path) -> None:

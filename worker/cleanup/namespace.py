@@ -17,6 +17,7 @@ from holdfast.worker.cleanup.impersonation import ACT_AS, ACT_ON, AUTHENTICATION
 _RBAC = "rbac.authorization.k8s.io"
 _IN_FORCE_SECONDS = 10.0
 _VERBS = ["create", "get", "list", "watch", "patch", "delete"]
+_LOGS = "pods/log"
 _PART_OF = {"app.kubernetes.io/part-of": "holdfast"}
 LABELS: Final = "app.kubernetes.io/part-of=holdfast"
 """Selects the objects that Holdfast has created for itself."""
@@ -35,6 +36,7 @@ def manifests(
     extra_groups: Sequence[str] = (),
     secrets: bool = False,
     *,
+    logs: bool = False,
     constrain: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the objects that enable a namespace, in the order in which to apply them.
@@ -44,6 +46,7 @@ def manifests(
         service_account: the account as which components are created; it is created, and opted in.
         extra_groups: API groups whose kinds the account may handle too, for example `jobset.x-k8s.io`.
         secrets: whether the account may handle the namespace's Secrets, so that workloads may bring some (row X6).
+        logs: whether the account may read the logs of pods, which the worker then keeps as evidence (row P3).
         constrain: whether the worker may act as the account on these kinds alone, which an API server must know
             (`constrained`); otherwise it may do all that the account may do (row X5).
     """
@@ -54,6 +57,8 @@ def manifests(
     rules += [{"apiGroups": [group], "resources": ["*"], "verbs": _VERBS} for group in extra_groups]
     if secrets:
         rules.append({"apiGroups": [""], "resources": ["secrets"], "verbs": _VERBS})
+    if logs:
+        rules.append({"apiGroups": [""], "resources": [_LOGS], "verbs": ["get"]})
     acting = _constrained(service_account, rules) if constrain else [_acting("", service_account, "impersonate")]
     # If the cluster enforces `blockOwnerDeletion`, the creator of an object with such an owner needs this right.
     rules.append({"apiGroups": [names.GROUP], "resources": [f"{names.ATTEMPT_PLURAL}/finalizers"], "verbs": ["update"]})
@@ -86,22 +91,24 @@ async def enable(
     service_account: str = names.RUN_AS_DEFAULT,
     extra_groups: Sequence[str] = (),
     secrets: bool = False,
+    logs: bool = False,
 ) -> list[dict[str, Any]]:
     """Enable a namespace with the caller's own rights, and return the applied objects; may be repeated.
 
-    What was granted before stays: groups, Secrets, and that the worker may act on these kinds alone.
+    What was granted before stays: groups, Secrets, logs, and that the worker may act on these kinds alone.
 
     Raises:
         Forbidden: if the caller may not grant these rights.
         HoldfastError: if a role or binding of that name exists that is not Holdfast's.
     """
-    groups, had_secrets, was_constrained = await _granted(kube, namespace, service_account)
+    groups, had, was_constrained = await _granted(kube, namespace, service_account)
     constrain = await constrained(kube)
     wanted = manifests(
         namespace,
         service_account,
         tuple(dict.fromkeys((*groups, *extra_groups))),
-        secrets or had_secrets,
+        secrets or "secrets" in had,
+        logs=logs or _LOGS in had,
         constrain=was_constrained if constrain is None else constrain,
     )
     if not dry_run:
@@ -112,15 +119,15 @@ async def enable(
     return wanted
 
 
-async def _granted(kube: Kube, namespace: str, service_account: str) -> tuple[tuple[str, ...], bool, bool]:
-    """Return what `enable` has granted before: the groups, whether Secrets, and whether impersonation is bounded."""
+async def _granted(kube: Kube, namespace: str, service_account: str) -> tuple[tuple[str, ...], set[str], bool]:
+    """Return what `enable` has granted before: groups, resources by name, and whether impersonation is bounded."""
     version = f"{_RBAC}/v1"
     account = await kube.find(version, "Role", service_account, namespace)
     acting = await kube.find(version, "Role", _impersonator(service_account), namespace)
     rules = mappings(account.get("rules")) if account is not None and is_own(account) else ()
     groups = tuple(group for rule in rules if "*" in rule.get("resources", ()) for group in rule.get("apiGroups", ()))
     bounded = _is_constrained([acting]) if acting is not None and is_own(acting) else False
-    return groups, any("secrets" in rule.get("resources", ()) for rule in rules), bounded
+    return groups, {one for rule in rules for one in rule.get("resources", ())}, bounded
 
 
 def _is_constrained(objects: Sequence[Mapping[str, Any]]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast import names
 from holdfast.model.quantity import parse_quantity
-from holdfast.model.spec.mount import checked_source
+from holdfast.model.spec.mount import bucket_of, checked_source, is_under
 
 
 def checked_grants(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -23,6 +23,20 @@ def checked_grants(value: tuple[str, ...]) -> tuple[str, ...]:
             raise ValueError(f"{one!r}: expected namespace=s3://bucket/prefix, or *=s3://bucket/prefix for all")
         found.append(f"{whose}={checked_source(source)}")
     return tuple(found)
+
+
+def checked_store(value: str) -> str:
+    """Return where evidence is kept, `s3://bucket/prefix`, without a slash at its end.
+
+    Raises:
+        ValueError: if it is no such place; the prefix is needed, since what is old below it is removed.
+    """
+    if not value:
+        return ""
+    source = checked_source(value)
+    if not bucket_of(source)[1]:
+        raise ValueError(f"{value!r}: expected a prefix, such as {source}/evidence: what is old below it is removed")
+    return source
 
 
 def checked_quotas(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -66,9 +80,9 @@ def checked_directory(value: str) -> str:
 
 def problem_with(given: Mapping[str, Any]) -> str:
     """Return the first contradiction between these settings, given by name; empty if there is none."""
-    directory, endpoint = given["data_directory"], given["data_endpoint"]
-    others = ("data_host_path", "data_claim", "data_endpoint", "data_credentials_file", "data_sources")
-    others += ("data_quotas", "data_seal_file")
+    directory, endpoint, evidence = given["data_directory"], given["data_endpoint"], given["evidence_store"]
+    others = ("data_host_path", "data_claim", "data_sources", "data_quotas", "data_seal_file")
+    others += () if evidence else ("data_endpoint", "data_credentials_file")
     without = next((name for name in others if given[name]), "")
     if not directory and without:
         return f"data_directory: expected with {without}: where this worker puts data sets"
@@ -76,6 +90,9 @@ def problem_with(given: Mapping[str, Any]) -> str:
         return "data_sources: expected with data_directory: who may have which data, as team=s3://bucket/team"
     if given["data_host_path"] and given["data_claim"]:
         return "data_claim: expected without data_host_path: pods find data sets either way"
+    for source in (one.partition("=")[2] for one in given["data_sources"] if evidence):
+        if is_under(source, evidence) or is_under(evidence, source):
+            return f"evidence_store: {evidence}: expected another prefix than that of the data sets under {source}"
     if endpoint.startswith("http://") and not given["data_allow_http"]:
         return f"data_endpoint: {endpoint}: expected https, or data_allow_http"
     return ""

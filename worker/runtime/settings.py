@@ -32,7 +32,13 @@ from holdfast.policy.nodes.machine_address import EXPECTED, PLACEHOLDER, unusabl
 from holdfast.relay import addresses_of
 from holdfast.tls import Credentials, check_target, is_secured, key_of
 from holdfast.worker.runtime import rendezvous_settings
-from holdfast.worker.runtime.data_settings import checked_directory, checked_grants, checked_quotas, problem_with
+from holdfast.worker.runtime.data_settings import (
+    checked_directory,
+    checked_grants,
+    checked_quotas,
+    checked_store,
+    problem_with,
+)
 from holdfast.worker.runtime.rendezvous_settings import RendezvousFiles
 
 ENV_PREFIX = "HOLDFAST_"
@@ -395,7 +401,7 @@ class Settings(BaseSettings):
     data_claim: Label = ""
     """Name of the claim, in each workload's namespace, that holds that namespace's folder instead."""
     data_endpoint: OptionalUrl = ""
-    """URL of the S3 store that data sets come from. Empty: Amazon's, of `data_region`."""
+    """URL of the S3 store that data sets come from, and that evidence is kept in. Empty: Amazon's, of `data_region`."""
     data_region: str = ""
     """Empty: us-east-1."""
     data_allow_http: bool = False
@@ -411,6 +417,11 @@ class Settings(BaseSettings):
 
     None: whoever can write to the folder can also forge the records.
     """
+
+    evidence_store: Annotated[str, AfterValidator(checked_store)] = ""
+    """s3://bucket/prefix that keeps evidence of failed attempts, at the endpoint of data sets. Empty: none is kept."""
+    evidence_lifetime: Annotated[Duration, AfterValidator(_positive)] = timedelta(days=14)
+    """How long evidence is kept."""
 
     health_address: Address = "127.0.0.1:8085"
     """host:port of /livez and /readyz."""

@@ -153,6 +153,31 @@ async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | N
         yield Check("kubernetes", False, str(error), "use a context with the right to read namespaces and pods")
 
 
+async def evidence(cluster: str | None) -> AsyncIterator[Check]:
+    """Check the store of evidence, if this machine has a worker's settings for one (row P3)."""
+    from temporalio.converter import DataConverter
+
+    from holdfast.activities.data.storage import Away, BadData
+    from holdfast.worker.evidence import evidence_store
+    from holdfast.worker.runtime.settings import SettingsError, load
+
+    name = "evidence store"
+    try:
+        kept_in = evidence_store(load({"cluster": cluster or "unsaid"}), DataConverter.default)
+    except SettingsError as error:
+        if "evidence_" in str(error):
+            yield Check(name, False, str(error), "correct that setting of the worker")
+        return
+    if kept_in is None:
+        return
+    try:
+        await kept_in.objects.find(kept_in.source, "doctor", 1)
+    except (Away, BadData) as error:
+        yield Check(name, False, str(error), "correct evidence_store, data_endpoint and data_credentials_file")
+        return
+    yield Check(name, True, f"{kept_in.source} can be read")
+
+
 async def store(cluster: str | None) -> AsyncIterator[Check]:
     """Check the store of data sets, if this machine has a worker's settings for one (row L14)."""
     from holdfast.worker.data import NoClient, opened

@@ -49,6 +49,7 @@ def doctor(
         found += [check async for check in checks.kubernetes(config, context, uids)]
         found += [checks.binding(named, uids.bound, uids.here)] if named else []
         found += [check async for check in checks.store(named)]
+        found += [check async for check in checks.evidence(named)]
         found += trust.local(place.address)
         return found
 

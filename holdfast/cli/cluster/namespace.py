@@ -42,6 +42,12 @@ def enable(
     secrets: Annotated[
         bool, typer.Option("--secrets", help="Let its workloads bring Secrets; the account may read all of them.")
     ] = False,
+    evidence: Annotated[
+        bool,
+        typer.Option(
+            "--evidence", help="Let a worker with a store keep logs of pods that failed; logs may hold secrets."
+        ),
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -61,7 +67,13 @@ def enable(
 
         async with reached(kubeconfig, context) as kube:
             return await enable_namespace(
-                kube, name, dry_run, service_account=service_account, extra_groups=groups, secrets=secrets
+                kube,
+                name,
+                dry_run,
+                service_account=service_account,
+                extra_groups=groups,
+                secrets=secrets,
+                logs=evidence,
             )
 
     _check(name)
@@ -71,7 +83,7 @@ def enable(
         if not dry_run:
             raise
         typer.echo(f"{error}\nThese are the rights for any cluster. Kubernetes 1.36 and later need fewer.", err=True)
-        made = manifests(name, service_account, groups, secrets)
+        made = manifests(name, service_account, groups, secrets, logs=evidence)
     if dry_run:
         typer.echo("---\n".join(dumped(document, Output.YAML) for document in made).rstrip("\n"))
         return

@@ -22,6 +22,7 @@ _PANELS: Final = {
     "fence": "Machines of nodes",
     "rendezvous_": "Elastic gangs",
     "data_": "Data sets",
+    "evidence_": "Evidence",
     "max_": "Limits",
     "grace": "Limits",
     "success_ttl_maximum": "Limits",

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
-from holdfast.model import Failure, Phase, Scope, Status
+from holdfast.model import Evidence, Failure, Phase, Status
 from holdfast.model.life.history import History, PastAttempt
 from holdfast.model.words import shortened
 
@@ -198,14 +198,15 @@ def is_over(status: Status, attempt: int, *, closed: bool, pods: int) -> bool:
     return status.phase in _STOPPED and not pods
 
 
-def absent(status: Status, attempt: int, server: str) -> str:
-    """Say why an attempt has no pods."""
+def absent(status: Status, attempt: int, server: str, evidence: Evidence | None = None) -> str:
+    """Say why an attempt has no pods, and no evidence of them."""
     name = f"{status.namespace}/{status.name}"
     if attempt >= status.attempt and status.phase in {Phase.PENDING, Phase.RESUMING}:
         return f"{name}: attempt {attempt} has no pods yet: {status.message or status.reason}"
     return (
-        f"{name}: no pod of attempt {attempt} is left at {server}, and its logs went with its pods: Holdfast keeps no "
-        f"logs yet; `holdfast history {name}` lists the causes"
+        f"{name}: no pod of attempt {attempt} is left at {server}, and its logs went with its pods: "
+        f"{evidence.sentence() if evidence is not None else 'no evidence of it was kept'}; "
+        f"`holdfast history {name}` lists the causes"
     )
 
 
@@ -234,10 +235,3 @@ def _failure_of(attempt: PastAttempt, history: History) -> Failure | None:
         return attempt.failure
     last = history.failure
     return last if last is not None and last.attempt == attempt.number else None
-
-
-def deciding_pod(failure: Failure) -> str:
-    """Return the name of the pod whose failure it is; empty if it is not that of one pod."""
-    if failure.death is not None:
-        return failure.death.pod
-    return failure.subject if failure.scope is Scope.MEMBER else ""

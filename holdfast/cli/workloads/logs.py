@@ -70,7 +70,8 @@ def logs(wish: Wish, place: Place = HERE, kubeconfig: Kubeconfig = None, context
     """Print the logs of all pods of an attempt, each line after the name of its pod.
 
     Where a pod has several containers, the name of the container follows. Logs are read with the rights of your
-    kubeconfig (get and list pods, get pods/log), and only while the pod exists. Exit code 3 if one cannot be read.
+    kubeconfig (get and list pods, get pods/log). Once all pods are gone, what a worker has kept as evidence is shown,
+    with your credentials for its store (HOLDFAST_DATA_ENDPOINT and the like). Exit code 3 if a log cannot be read.
     """
     for given, option in ((wish.previous, "--previous"), (wish.failed, "--failed")):
         if wish.follow and given:
@@ -134,23 +135,25 @@ class _Reader:
     # What is there now.
 
     async def _print_failed(self, view: StatusView) -> None:
-        from holdfast.cli.workloads.log_sources import absent, decided, deciding_pod
+        from holdfast.cli.workloads.log_sources import decided
 
         attempt, failure = decided(await self.run.history(), self.wish.attempt)
-        name, why = deciding_pod(failure), failure.sentence()
+        name, why = failure.pod, failure.sentence()
         if not name:
             raise HoldfastError(f"--failed: attempt {attempt} was ended by no single pod: {why}")
         pods = [one for one in await self._pods(view, attempt) if one.name == name]
         if not pods:
-            raise HoldfastError(f"pod {name} decided: {why}. {absent(view.status, attempt, self.server)}")
+            await self._print_kept(view, attempt, name, f"pod {name} decided: {why}. ")
+            return
         _note(f"attempt {attempt}: {why}")
         await self._print(view, attempt, pods)
 
     async def _print(self, view: StatusView, attempt: int, pods: list[Pod]) -> None:
-        from holdfast.cli.workloads.log_sources import Position, absent, sources
+        from holdfast.cli.workloads.log_sources import Position, sources
 
         if not pods:
-            raise HoldfastError(absent(view.status, attempt, self.server))
+            await self._print_kept(view, attempt)
+            return
         found, silent = sources(pods, self.wish.container, previous=self.wish.previous)
         if not found and self.wish.previous:
             raise HoldfastError(f"--previous: no container of attempt {attempt} has restarted in its pod")
@@ -158,6 +161,25 @@ class _Reader:
             say(one, err=True)
         for source in found:
             await self._tried(source, Position())
+
+    async def _print_kept(self, view: StatusView, attempt: int, pod: str = "", because: str = "") -> None:
+        """Print what was kept of the logs of an attempt whose pods are gone; only of one pod, if it is given."""
+        from holdfast.cli.workloads.kept_logs import evidence_document, kept_logs
+        from holdfast.cli.workloads.log_sources import absent
+
+        past = next((one for one in (await self.run.history()).attempts if one.number == attempt), None)
+        evidence = past.evidence if past is not None else None
+        if evidence is None or not evidence.link:
+            raise HoldfastError(because + absent(view.status, attempt, self.server, evidence))
+        key = f"/{self.run.namespace}/{view.status.name}/{view.status.uid}/attempt-{attempt}"
+        document = await evidence_document(self.kube, self.run.namespace, evidence, key)
+        wish = self.wish
+        kept = kept_logs(document, pod=pod, container=wish.container, previous=wish.previous, tail=wish.tail)
+        say(f"the pods of attempt {attempt} are gone: {evidence.sentence()}", err=True)
+        for remark in kept.remarks:
+            say(remark, err=True)
+        for line in kept.lines:
+            say(line)
 
     async def _tried(self, source: Source, position: Position) -> bool:
         """Print one log; if its node does not answer, return False; whatever fails, others can be read.

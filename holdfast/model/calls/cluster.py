@@ -16,6 +16,7 @@ from holdfast.model import (
     Checkpoint,
     Claims,
     Component,
+    Evidence,
     Failure,
     Interval,
     Limits,
@@ -513,6 +514,9 @@ class RemoveInput(Payload):
     """The workload's own claims."""
     follows: CheckpointInput | None = None
     """The checkpoint under way as it begins: answers of pods within their termination grace are returned (row L19)."""
+    evidence_of: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda value: value is None)] = None
+    """The pods whose evidence a graceful removal keeps before it deletes anything, those that decided first, then
+    others; None: it keeps none (row P3)."""
 
 
 class Removed(Payload):
@@ -526,6 +530,8 @@ class Removed(Payload):
     """The answers of the pods that were saving, if a checkpoint was followed."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
     """The claims of its pods that still existed once it was gone."""
+    evidence: Annotated[Evidence | None, Field(exclude_if=lambda value: value is None)] = None
+    """What was kept before the deletion began; None if it was not asked for, or this worker keeps no evidence."""
 
 
 class Progress(Payload):

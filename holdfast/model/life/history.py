@@ -11,6 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from holdfast import names
 from holdfast.model.base import Model, Time
+from holdfast.model.life.evidence import Evidence
 from holdfast.model.life.state import Cause
 from holdfast.model.life.status import BudgetStatus
 from holdfast.model.observation import Failure
@@ -61,6 +62,8 @@ class PastAttempt(Exported):
     """The failure that ended it, with node and exit code where it has them."""
     charged: str | None = None
     """The budget that its reset was charged to."""
+    evidence: Evidence | None = None
+    """What was kept of it before its removal."""
 
 
 class PastRun(Exported):

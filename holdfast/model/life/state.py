@@ -12,6 +12,7 @@ from holdfast.model.base import Duration, Time
 from holdfast.model.entities.graph import GraphNews
 from holdfast.model.entities.queue import Turn
 from holdfast.model.gang.state import Gang
+from holdfast.model.life.evidence import Evidence
 from holdfast.model.life.report import Report
 from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
@@ -166,6 +167,8 @@ class Attempt(Payload):
     remnants: tuple[Remnant, ...] = ()
     remnants_total: int = 0
     gone_at: Time | None = None
+    evidence: Annotated[Evidence | None, Field(exclude_if=lambda value: value is None)] = None
+    """What was kept of it before its removal; None if nothing was to be kept (row P3)."""
     clearing_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """The time since which its active objects are being deleted, after its workload has ended."""
     cleared: Annotated[bool, Field(exclude_if=lambda value: not value)] = False

@@ -15,6 +15,7 @@ from holdfast.model import Failure, Stage, State, Workload
 from holdfast.policy.attempt.health import REMOVING
 from holdfast.policy.failures.rules import Ruling, action_of, rule_on
 from holdfast.policy.loop.advance import Taken
+from holdfast.policy.status.ledger import Moment, Tally
 from holdfast.policy.values.decision import Fail, Hold, Replace, Restart
 from holdfast.policy.verdicts.restart import due_at
 
@@ -90,6 +91,30 @@ def measures(
             yield from _failure(spec, one, now, place)
             if _forces(one.before, one.after):
                 yield _forced(place)
+
+
+def moments(spec: Workload, folded: State, taken: Iterable[Taken], after: State, now: datetime) -> Iterator[Moment]:
+    """Yield the states of one turn for its ledger, oldest first: as found, around each decision, and at its end."""
+    yield Moment(now, spec, folded)
+    for one in taken:
+        yield Moment(now, spec, one.before)
+        yield Moment(now, spec, one.after)
+    yield Moment(now, spec, after)
+
+
+def spent(spec: Workload, tally: Tally, now: datetime) -> Iterator[Lasted]:
+    """Yield what an attempt that is over, and the time before it, add to the metrics: a span for each bucket."""
+    for bucket, milliseconds in tally.settled(now).items():
+        labels = {"cluster": spec.cluster, "kind": spec.kind.value, "bucket": bucket.value}
+        about = "What the time of workloads was spent on, by the buckets of the ledger, recorded as each attempt ends."
+        yield Lasted(names.METRIC_SPENT, about, timedelta(milliseconds=milliseconds), labels)
+
+
+def is_over(before: State, after: State) -> bool:
+    """Whether an attempt was proven gone in a turn."""
+    was, attempt = before.attempt, after.attempt
+    gone = attempt is not None and attempt.stage is Stage.GONE
+    return gone and was is not None and was.stage is not Stage.GONE
 
 
 def _removal(before: State, after: State, now: datetime, place: Mapping[str, str]) -> Iterator[Counted | Lasted]:

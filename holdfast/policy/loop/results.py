@@ -260,6 +260,9 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
         # A worker that follows no checkpoint returns no answers. A save that nobody observed counts as not done.
         answers = event.answers or Answers(at=now)
         state = edit(state, checkpoint=edit(state.checkpoint, answers=edit(answers, at=now)))
+    if event.evidence is not None and attempt is not None:
+        attempt = edit(attempt, evidence=event.evidence)
+        state = edit(state, attempt=attempt)
     if event.gone:
         if operation.releases:
             state = edit(state, anchored=False)
@@ -279,7 +282,8 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
             claims=event.claims,
         )
         kept = f"; kept: {event.claims.sentence()}" if event.claims is not None else ""
-        text = f"attempt {attempt.number} is proven gone{_but(attempt)}{kept}"
+        found = f"; {attempt.evidence.sentence()}" if attempt.evidence is not None else ""
+        text = f"attempt {attempt.number} is proven gone{_but(attempt)}{kept}{found}"
         return cause(state, Reason.DELETION_COMPLETE, text, now)
     if attempt is None:
         return state

@@ -152,7 +152,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         why=_why(spec, state),
         now=_now(spec, state),
         next=_deadlines(spec, state, now),
-        kept=_kept(spec, state),
+        kept="; ".join(filter(None, (_kept(spec, state), _kept_evidence(state)))),
         by=state.creator,
         unblock=_unblock(spec, state),
         causes=state.causes[-CAUSES_SHOWN:],
@@ -487,6 +487,12 @@ def _kept(spec: Workload, state: State) -> str:
     what = there or "the PersistentVolumeClaims of its pods"
     remedy = "to have them go with it: spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Delete"
     return f"{keeping} keeps {what}: the next attempt mounts what is in them; {remedy}"
+
+
+def _kept_evidence(state: State) -> str:
+    """Say where the evidence of an attempt that has been removed is, until the next attempt begins (row P3)."""
+    attempt = state.attempt
+    return attempt.evidence.sentence() if attempt is not None and attempt.evidence is not None else ""
 
 
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:

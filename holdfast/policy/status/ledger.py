@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from holdfast.model import ActionKind, Failure, Kind, OperationKind, Parking, Phase, Reason, Stage, State, Workload
-from holdfast.model.life.ledger import Bucket, Span
+from holdfast.model.life.ledger import Bucket, Span, totals
 from holdfast.policy.attempt.health import LIVE, REMOVING, current, not_ready
 from holdfast.policy.attempt.scale import is_at_nothing
 from holdfast.policy.failures.rules import rule_on
@@ -49,6 +49,36 @@ def spans_of(begin: datetime, moments: Iterable[Moment], end: datetime) -> tuple
     for moment in moments:
         book.take(moment)
     return book.close(whole(end))
+
+
+class Tally:
+    """Counts a life while it goes on: what its time was spent on, attempt by attempt (for the metrics)."""
+
+    def __init__(self, begin: datetime) -> None:
+        """Begin to count.
+
+        Args:
+            begin: When its workflow, or this run of it, began.
+        """
+        self._book = _Book(whole(begin))
+        self._last: Moment | None = None
+
+    def take(self, moments: Iterable[Moment]) -> None:
+        """Add states, oldest first."""
+        for moment in moments:
+            self._book.take(moment)
+            self._last = moment
+
+    def settled(self, now: datetime) -> dict[Bucket, int]:
+        """Return the milliseconds in each bucket since it was last asked, and count anew from now on.
+
+        What is corrected later than that is not counted again: so it is asked once an attempt is over.
+        """
+        spans = self._book.close(whole(now))
+        self._book = _Book(self._book.at)
+        if self._last is not None:
+            self._book.take(self._last)
+        return {bucket: spent for bucket, spent in totals(spans).items() if spent}
 
 
 def bucket_of(spec: Workload, state: State) -> Bucket | None:
@@ -170,9 +200,15 @@ class _Book:
         if at > self.at:
             bucket, attempt, cause, node = self.piece
             # What is kept after an end counts only if a person has it retried: until then it was held.
-            self.spans.append(
-                Span(bucket=bucket or Bucket.SUSPENDED, begin=self.at, end=at, attempt=attempt, cause=cause, node=node)
+            span = Span(
+                bucket=bucket or Bucket.SUSPENDED, begin=self.at, end=at, attempt=attempt, cause=cause, node=node
             )
+            # A long attempt has many turns and few spans. Those of the pods that are up begin where they begin.
+            before = self.spans[self.up_since or 0 :]
+            if before and edit(before[-1], begin=span.begin, end=span.end) == span:
+                self.spans[-1] = edit(before[-1], end=at)
+            else:
+                self.spans.append(span)
         self.at = at
 
     def _follow_pods(self, spec: Workload, state: State) -> None:

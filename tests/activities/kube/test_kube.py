@@ -33,6 +33,7 @@ from holdfast.activities.kube.client import (
     service_account_user,
 )
 from holdfast.activities.kube.errors import error_of
+from holdfast.activities.kube.logs import log_lines
 from tests.activities.bench import eventually
 from tests.activities.line import Line
 
@@ -81,6 +82,8 @@ def test_only_what_hides_the_cluster_is_blindness():
         (500, "/apis/example.com/v1/namespaces/ns/widgets/a", True),
         (503, "/apis/jobset.x-k8s.io/v1alpha2", True),
         (500, "/api/v1/namespaces/ns/pods", False),
+        (500, "/api/v1/namespaces/ns/pods/train-0/log", True),
+        (429, "/api/v1/namespaces/ns/pods/train-0/log", False),
         (503, "/apis/batch/v1/namespaces/ns/jobs", False),
         (500, "/apis/holdfast.dev/v1/namespaces/ns/attempts/a", False),
         (429, "/apis/example.com/v1/widgets", False),
@@ -110,6 +113,30 @@ async def test_a_kind_that_cannot_be_read_does_not_darken_the_whole_server(given
             with pytest.raises(Unreachable):
                 await kube.find("v1", "Pod", "a", "ns")
             assert kube.sight.blind
+
+
+@pytest.mark.row("P3", level="pure")
+async def test_P3_a_kubelet_that_breaks_off_a_log_does_not_darken_the_server():
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.query.get("container") == "gone":
+            return web.json_response({"message": "dial tcp: connection refused"}, status=500)
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"2026-11-27T10:00:00.000000000Z first\n")
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    async with TestServer(application) as server:
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{server.port}"
+        async with Kube(configuration) as kube:
+            for container in ("gone", "cut"):
+                with pytest.raises(Unreachable):
+                    assert [one.text async for one in log_lines(kube, "ns", "train-0", container)] == []
+                assert not kube.sight.blind
 
 
 @pytest.mark.parametrize(

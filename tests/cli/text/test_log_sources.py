@@ -12,7 +12,6 @@ from holdfast.cli.workloads.log_sources import (
     Position,
     absent,
     decided,
-    deciding_pod,
     is_over,
     pod_of,
     sources,
@@ -20,7 +19,7 @@ from holdfast.cli.workloads.log_sources import (
     wanted,
 )
 from holdfast.errors import HoldfastError
-from holdfast.model import Death, Failure, FailureClass, Phase, Scope
+from holdfast.model import Death, Evidence, Failure, FailureClass, Phase, Scope
 from holdfast.model.life.history import History, PastAttempt
 from tests.cli.text.test_render import NOW, status
 
@@ -131,7 +130,9 @@ def test_E2_pods_that_are_gone_differ_from_pods_to_come() -> None:
     assert absent(waits, 1, "https://here") == "research/train-llm: attempt 1 has no pods yet: waits in queue a"
     gone = absent(status(attempt=2), 1, "https://here")
     assert gone.startswith("research/train-llm: no pod of attempt 1 is left at https://here")
-    assert "Holdfast keeps no logs yet" in gone
+    assert "no evidence of it was kept" in gone
+    why = Evidence(problem="the store does not answer")
+    assert "no evidence is kept: the store does not answer" in absent(status(attempt=2), 1, "https://here", why)
 
 
 def failure(**changes: Any) -> Failure:
@@ -154,9 +155,9 @@ def test_E2_the_pod_that_decided_is_that_of_the_failure_that_ended_the_attempt()
     with pytest.raises(HoldfastError, match="--failed: no attempt was ended by a failure"):
         decided(history(None), None)
     death = Death(kind="Job", pod="train-y", time=NOW)
-    assert deciding_pod(first) == "train-x"
-    assert deciding_pod(failure(scope=Scope.COMPONENT, subject="train", death=death)) == "train-y"
-    assert deciding_pod(failure(scope=Scope.COMPONENT, subject="train")) == ""
+    assert first.pod == "train-x"
+    assert failure(scope=Scope.COMPONENT, subject="train", death=death).pod == "train-y"
+    assert failure(scope=Scope.COMPONENT, subject="train").pod == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

@@ -159,6 +159,9 @@ async def test_alerts_fire_by_what_a_worker_says(stack: Stack, tmp_path: Path):
             await monitor.rests("HoldfastRemovalStuck")
             (removal,) = await monitor.query("holdfast_removal_seconds_count")
             assert removal["value"][1] == "1"
+            spent = await monitor.query("holdfast_workload_time_seconds_sum")
+            assert {one["metric"]["kind"] for one in spent} == {"batch"}
+            assert {"starting", "lost", "removing"} <= {one["metric"]["bucket"] for one in spent}
 
 
 async def _each_query_is_answered(monitor: Prometheus) -> None:

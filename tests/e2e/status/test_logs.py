@@ -119,7 +119,7 @@ async def test_E2_all_pods_of_an_attempt_are_shown_and_followed_to_its_end(real:
     gone = await run(real.site, "logs", name)
     assert (gone.code, gone.out) == (2, "")
     assert "no pod of attempt 1 is left" in gone.errors
-    assert "Holdfast keeps no logs yet" in gone.errors
+    assert "no evidence of it was kept" in gone.errors
 
 
 @ROW("E2", level="e2e")
@@ -137,7 +137,7 @@ async def test_E2_failed_shows_the_pod_that_decided(real: Space) -> None:
     gone = await run(real.site, "logs", name, "--failed")
     assert (gone.code, gone.out) == (2, "")
     assert "pod bad decided: bad exited 7 on real" in " ".join(gone.errors.split())
-    assert "Holdfast keeps no logs yet" in gone.errors
+    assert "no evidence of it was kept" in gone.errors
 
 
 async def _is_gone(space: Space) -> bool:

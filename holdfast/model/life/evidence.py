@@ -1,0 +1,33 @@
+"""What was kept of an attempt before its removal: where it lies, and what of it could not be taken (row P3)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from holdfast.model.observation import Payload
+
+
+class Evidence(Payload):
+    """The evidence of one attempt: a document in the operator's store, or why there is none."""
+
+    link: str = ""
+    """`s3://bucket/key` of the document; empty: nothing is kept."""
+    digest: str = ""
+    """SHA-256 of the document as it is stored, in hexadecimal."""
+    size: int = Field(default=0, ge=0)
+    """Bytes of the document as it is stored."""
+    pods: int = Field(default=0, ge=0)
+    """How many pods it tells of."""
+    logs: int = Field(default=0, ge=0)
+    """How many logs it contains, each of one instance of a container."""
+    problem: str = ""
+    """A message about what could not be taken or kept; empty: nothing is missing."""
+
+    def sentence(self) -> str:
+        """Describe it in one line: `evidence of 2 pods with 3 logs is kept at s3://…`."""
+        if not self.link:
+            return f"no evidence is kept: {self.problem}"
+        pods = f"{self.pods} pod{'' if self.pods == 1 else 's'}"
+        logs = f"{self.logs} log{'' if self.logs == 1 else 's'}"
+        text = f"evidence of {pods} with {logs} is kept at {self.link}"
+        return f"{text} ({self.problem})" if self.problem else text

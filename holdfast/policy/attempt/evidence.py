@@ -1,0 +1,30 @@
+"""Decides whether an attempt's removal first keeps evidence, and of which pods (row P3). Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.model import Phase, Reason, State
+
+PODS_MAXIMUM: Final = 8
+"""Of how many pods evidence is taken: those that decided first."""
+_FOR_A_FAILURE: Final = frozenset({Reason.RESETTING, Reason.REQUEUED, Reason.RETRY_REQUESTED})
+"""Reasons of a removal that a failure has caused."""
+
+
+def evidence_of(state: State) -> tuple[str, ...] | None:
+    """Return the pods whose evidence the removal of the attempt keeps, those that decided first, at most 8.
+
+    None if it keeps none: no failure has ended the attempt, or its evidence has been taken. The removal adds other pods
+    of the attempt if these are fewer than 8: of a failure that no pod has, each may tell something.
+    """
+    attempt = state.attempt
+    if attempt is None or attempt.evidence is not None or attempt.everything:
+        return None
+    if state.outcome is not Phase.FAILED and state.reason not in _FOR_A_FAILURE:
+        return None
+    seen = state.observation
+    first = () if state.outcome_failure is None else (state.outcome_failure,)
+    failures = (*first, *((*seen.failures, *seen.stuck) if seen is not None else ()))
+    pods = dict.fromkeys(one.pod for one in failures if one.attempt in {0, attempt.number})
+    return tuple(name for name in pods if name)[:PODS_MAXIMUM]

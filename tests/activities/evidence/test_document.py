@@ -1,0 +1,128 @@
+"""What a document of evidence tells of a pod, a node and their logs, whatever they report (row P3)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+
+from holdfast.activities.evidence.document import (
+    CONTAINERS_MAXIMUM,
+    MESSAGE_MAXIMUM,
+    LogWanted,
+    document,
+    logs_wanted,
+    node_evidence,
+    pod_evidence,
+)
+from holdfast.activities.kube.client import Kube
+from holdfast.cli.workloads.kept_logs import evidence_document, kept_logs
+from holdfast.errors import HoldfastError
+from holdfast.model import Evidence
+
+pytestmark = pytest.mark.row("P3", level="pure")
+
+
+def ended(code: int, message: str = "") -> dict[str, Any]:
+    end = {"exitCode": code, "reason": "Error", "finishedAt": "2026-11-27T10:00:00Z", "message": message}
+    return {"terminated": end}
+
+
+def pod(*statuses: dict[str, Any], name: str = "train-0", **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": f"uid-of-{name}"},
+        "spec": {"nodeName": "node-7"},
+        "status": {"phase": "Failed", "containerStatuses": list(statuses), **status},
+    }
+
+
+RESTARTED = {"name": "main", "restartCount": 1, "state": ended(3, "out of cheese"), "lastState": ended(1)}
+
+
+def test_P3_ends_messages_and_devices_are_told() -> None:
+    device = {"name": "example.com/gpu", "resources": [{"resourceID": "gpu-1", "health": "Unhealthy"}]}
+    told = pod_evidence(pod({**RESTARTED, "allocatedResourcesStatus": [device]}, message="it\nfailed"))
+    assert (told["name"], told["node"], told["phase"], told["message"]) == ("train-0", "node-7", "Failed", "it failed")
+    [container] = told["containers"]
+    assert container["state"]["exitCode"] == 3
+    assert container["state"]["message"] == "out of cheese"
+    assert container["previous"]["exitCode"] == 1
+    assert container["devices"] == [{"device": "example.com/gpu", "id": "gpu-1", "health": "Unhealthy"}]
+
+
+def test_P3_an_exit_code_of_zero_is_told() -> None:
+    [container] = pod_evidence(pod({"name": "main", "state": ended(0)}))["containers"]
+    assert container["state"]["exitCode"] == 0
+
+
+def test_P3_of_many_containers_those_that_failed_come_first() -> None:
+    statuses = [{"name": f"side-{at}", "state": {"running": {}}} for at in range(20)]
+    told = pod_evidence(pod(*statuses, {"name": "main", "state": ended(9)}))["containers"]
+    assert len(told) == CONTAINERS_MAXIMUM
+    assert told[0]["name"] == "main"
+
+
+def test_P3_a_message_is_cut_at_the_limit_of_kubernetes() -> None:
+    [container] = pod_evidence(pod({"name": "main", "state": ended(1, "x" * 9999)}))["containers"]
+    assert len(container["state"]["message"]) == MESSAGE_MAXIMUM
+
+
+@pytest.mark.parametrize("junk", [None, "text", 3, ["text"], {"containerStatuses": "text"}])
+def test_P3_a_status_of_another_shape_is_no_error(junk: Any) -> None:
+    raw = {"metadata": {"name": "train-0", "uid": "u"}, "status": junk}
+    assert pod_evidence(raw)["name"] == "train-0"
+    assert list(logs_wanted(raw)) == []
+
+
+def test_P3_both_logs_of_a_restarted_container_are_read_and_none_of_one_that_waits() -> None:
+    waits = {"name": "other", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    again = {"name": "third", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(1)}
+    wanted = [(one.container, one.previous) for one in logs_wanted(pod(RESTARTED, waits, again))]
+    assert wanted == [("main", True), ("main", False), ("third", True)]
+
+
+def test_P3_a_nodes_conditions_are_told() -> None:
+    condition = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "disk is full"}
+    told = node_evidence({"metadata": {"name": "node-7"}, "status": {"conditions": [condition]}})
+    assert told == {"name": "node-7", "conditions": [condition]}
+
+
+def whole() -> dict[str, Any]:
+    pods = [pod_evidence(pod(RESTARTED, {"name": "side", "state": {"running": {}}})), pod_evidence(pod(name="other"))]
+    first, last = (LogWanted("train-0", "uid-of-train-0", "main", previous) for previous in (True, False))
+    logs = {first: ["t1 one"], last: ["t2 two", "t3 three"]}
+    return json.loads(document({"attempt": 1}, pods, [], logs, ["node node-7: is gone"]))
+
+
+def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
+    kept = kept_logs(whole())
+    assert kept.lines == ("train-0/main: two", "train-0/main: three")
+    assert kept.remarks == (
+        "train-0/main: exit code 3 (Error) at 2026-11-27T10:00:00Z",
+        "train-0/main: termination message: out of cheese",
+        "not kept: node node-7: is gone",
+    )
+    assert kept_logs(whole(), previous=True).lines == ("train-0/main: one",)
+    assert kept_logs(whole(), tail=1).lines == ("train-0/main: three",)
+    assert kept_logs(whole(), tail=0).lines == ()
+    assert kept_logs(whole(), container="side").lines == ()
+
+
+async def test_P3_another_workloads_document_is_not_read() -> None:
+    evidence = Evidence(link="s3://kept/c/other/train/uid/attempt-1", digest="0" * 64)
+    with pytest.raises(HoldfastError, match="expected the evidence of this attempt, whose key ends with /team/train"):
+        await evidence_document(cast("Kube", None), "team", evidence, "/team/train/uid/attempt-1")
+
+
+def test_P3_a_pod_or_container_without_evidence_is_refused() -> None:
+    with pytest.raises(HoldfastError, match="no evidence of pod train-9"):
+        kept_logs(whole(), pod="train-9")
+    with pytest.raises(HoldfastError, match="-c 'nobody': expected one of main, side"):
+        kept_logs(whole(), container="nobody")
+
+
+def test_P3_a_message_cannot_move_a_terminals_cursor() -> None:
+    told = json.loads(document({}, [pod_evidence(pod({"name": "m", "state": ended(1, "\x1b[2J\nreset")}))], [], {}, []))
+    assert "\x1b" not in "".join(kept_logs(told).remarks)
+    assert "\n" not in "".join(kept_logs(told).remarks)
