@@ -28,8 +28,6 @@ ANNOTATION_SENT_HASH: Final = f"{GROUP}/sent-hash"
 ANNOTATION_CONFIG_HASH: Final = f"{GROUP}/config-hash"
 ANNOTATION_RENDEZVOUS_CA: Final = f"{GROUP}/rendezvous-ca"
 """The authority of the gang's rendezvous, PEM, on each pod of the gang; the pod reads it as a file (row X9)."""
-SUBMISSION: Final = "{submission}"
-"""Stands in a report for the id of a submission that has not begun yet: the uid of its attempt's owner."""
 ANNOTATION_ENDED: Final = f"{GROUP}/ended"
 ANNOTATION_BEGUN: Final = f"{GROUP}/creation-begun"
 """On an anchor: the sequence of the report and the uid of the owner, as `7/<uid>`, under which a preparation began to

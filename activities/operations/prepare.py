@@ -134,7 +134,6 @@ async def _prepare_and_create(
             "owner_uid": uid,
             "components": create.components or given.components,
             "patience": patience,
-            "report_submitted": create.report_submitted.of_submission(uid),
         }
     )
     ended = names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations"))
