@@ -13,7 +13,7 @@ from holdfast.activities.data.settings import Data
 from holdfast.activities.data.stage import stage
 from holdfast.activities.kube.client import Forbidden, NotFound, Unreachable
 from holdfast.activities.site.closed import withdrawn
-from holdfast.activities.site.permission_cache import FRESH, Permits
+from holdfast.activities.site.permission_cache import FRESH, RIGHTS_FRESH, Permits
 from holdfast.activities.site.site import Site
 from holdfast.model import Limits
 from holdfast.model.calls.cluster import Target
@@ -158,6 +158,10 @@ async def test_X4_what_was_allowed_is_asked_again_within_a_minute(monkeypatch: p
     assert not permits.has("namespace", "other")
     monkeypatch.setattr("holdfast.activities.site.permission_cache.FRESH", 0.0)
     assert not permits.has("namespace", "team")
+    assert permits.has_right("namespace", "team"), "rights are kept longer: the API server checks them too"
+    assert FRESH < RIGHTS_FRESH <= 60
+    monkeypatch.setattr("holdfast.activities.site.permission_cache.RIGHTS_FRESH", 0.0)
+    assert not permits.has_right("namespace", "team")
 
 
 @ROW("X11", level="pure")
