@@ -57,6 +57,11 @@ class Report(Payload):
     repeats: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the last report, which has reached the cluster, said the same: then this one is not written."""
 
+    @property
+    def is_status_alone(self) -> bool:
+        """Whether to apply it is to write a status and nothing else."""
+        return not (self.events or self.unlist or self.before)
+
     def says_the_same_as(self, other: Report | None) -> bool:
         """Whether the other report would result in the same anchor status as this one."""
         way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None}
