@@ -361,15 +361,23 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
     """Report that all is gone, and release the anchor if this ends the workload's life."""
     blind = site.blind(pulse.blind)
     claims = await with_own(site, given.target, await claims_kept(site, given.target, given.plan), given.claims)
-    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
+
+    async def report() -> None:
+        await apply_report(site, given.target, given.report_gone)
+
+    async def release() -> bool:
+        return await release_anchor(site, given.target, delete=given.delete_anchor)
+
+    goes = given.release_anchor and given.delete_anchor and given.target.anchor is None
+    goes = goes and given.report_gone.is_status_alone
+    if not goes:
+        await persist(pulse, "reporting", report)
     if given.release_anchor:
-
-        async def release() -> None:
-            await release_anchor(site, given.target, delete=given.delete_anchor)
-
         if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
             await persist(pulse, "sweeping", lambda: _sweep(site, given))
-        await persist(pulse, "releasing the anchor", release)
+        stays = await persist(pulse, "releasing the anchor", release)
+        if goes and stays:  # A finalizer of somebody else's holds it, and it is read.
+            await persist(pulse, "reporting", report)
     return Removed(gone=True, blind=blind, claims=claims)
 
 

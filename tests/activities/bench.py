@@ -288,6 +288,19 @@ class Bench:
         return [one for one in items if one["involvedObject"]["kind"] == names.ANCHOR_KIND]
 
 
+def asked_of(bench: Bench) -> list[str]:
+    """Record what the worker asks of the API server from now on: the verb, and the last part of the path."""
+    send, asked = bench.kube._request, list[str]()
+
+    async def request(method: str, path: str, **options: Any) -> Object:
+        dry = "dry " if (options.get("query") or {}).get("dryRun") else ""
+        asked.append(f"{dry}{method} {path.rpartition('/')[2]}")
+        return await send(method, path, **options)
+
+    bench.kube._request = request  # type: ignore[method-assign]
+    return asked
+
+
 async def eventually(probe: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
     """Return the first answer that is true."""
     deadline = asyncio.get_running_loop().time() + seconds

@@ -16,7 +16,7 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.model import Component, Condition, ConditionType, Event, Limits, Reason
 from holdfast.model.calls.cluster import Prepared
-from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, config, deployment, eventually, job, pod, spoiled
+from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, asked_of, config, deployment, eventually, job, pod, spoiled
 from tests.activities.operations.test_crashes import BEFORE_OR_AFTER, Crash, Crashing
 from tests.activities.operations.test_submission import let_jobs, said, submitted
 from tests.quotas import limited
@@ -84,19 +84,6 @@ async def let_go(bench: Bench) -> None:
     for one in await bench.pods():
         metadata, finalizers = one["metadata"], {"metadata": {"finalizers": None}}
         await bench.admin.patch("v1", "Pod", metadata["name"], bench.namespace, uid=metadata["uid"], patch=finalizers)
-
-
-def asked_of(bench: Bench) -> list[str]:
-    """Record what the worker asks of the API server from now on: the verb, and the last part of the path."""
-    send, asked = bench.kube._request, list[str]()
-
-    async def request(method: str, path: str, **options: Any) -> Object:
-        dry = "dry " if (options.get("query") or {}).get("dryRun") else ""
-        asked.append(f"{dry}{method} {path.rpartition('/')[2]}")
-        return await send(method, path, **options)
-
-    bench.kube._request = request  # type: ignore[method-assign]
-    return asked
 
 
 CHECKS = ["GET kube-system", "GET {namespace}", "GET holdfast-runner", *["POST selfsubjectaccessreviews"] * 6]
@@ -255,7 +242,7 @@ async def dies_after(bench: Bench, changes: int, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("died_after", range(9))
 async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
-    """Nine changes: anchor, status, owner, mark, three components, the owner's status, and the status of the end."""
+    """Nine changes: anchor, owner, mark, three components, the owner's status, the status of the end, and its Event."""
     bench.components = (config(), job(), pod())
     given = reports(bench)
     await dies_after(bench, died_after, given)
