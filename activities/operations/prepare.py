@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,8 +55,6 @@ from holdfast.model import FailureClass, ObjectRef, PodSet, Report
 from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
 
 _WAIT_SECONDS = 0.5
-_UNTOLD_SECONDS = 1.0
-"""Seconds that a creation may last before the anchor shows that it has begun."""
 
 
 async def prepare(site: Site, given: PrepareInput) -> Prepared:
@@ -110,10 +108,10 @@ async def _prepare_and_create(
 ) -> Prepared:
     """Prepare, and create unless another may have taken over; append each object to `objects` once it exists.
 
-    The report comes before the owner, so that the anchor never denies what exists. A mark comes after it, only on an
-    anchor that shows no later report. A removal first writes a report of a higher sequence; so does whoever takes over
-    and finds no mark. So an owner under which something is created is always found; one made too late stays empty.
-    A new anchor shows nothing that could be wrong: its first status is that of the submission, unless that takes long.
+    The report comes before the owner, so that the anchor never denies what exists; a new anchor denies nothing yet, and
+    has its first report with the mark. The mark comes after the owner, only on an anchor that shows no later report. A
+    removal first writes a report of a higher sequence; so does whoever takes over and finds no mark. So an owner under
+    which something is created is always found; one made too late stays empty.
     """
     begun = _Clocks()
     tries_at_once = _is_tried_at_once(given, create)
@@ -144,12 +142,9 @@ async def _prepare_and_create(
         }
     )
     ended = names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations"))
-    async with _told_if_it_lasts(site, given):
-        created = await create_under(site, completed, pulse, objects, None if ended else owner)
-    if created.failure is not None or created.interrupted:
-        if tries_at_once and _is_refused(created):
-            await _refuse_or_go_on(site, given, ref_of(owner, names.API_VERSION, names.ATTEMPT_KIND))
-        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+    created = await create_under(site, completed, pulse, objects, None if ended else owner)
+    if tries_at_once and _is_refused(created):
+        await _refuse_or_go_on(site, given, ref_of(owner, names.API_VERSION, names.ATTEMPT_KIND))
     return prepared.model_copy(update={"created": created})
 
 
@@ -178,23 +173,6 @@ async def _refuse_or_go_on(site: Site, given: PrepareInput, owner: ObjectRef) ->
     except ApplicationError:
         await _withdraw(site, given.target, owner)
         raise
-
-
-@asynccontextmanager
-async def _told_if_it_lasts(site: Site, given: PrepareInput) -> AsyncGenerator[None]:
-    """Write the report of the preparation, unless this block ends soon: then the report of its end says more."""
-
-    async def tell() -> None:
-        await asyncio.sleep(_UNTOLD_SECONDS)
-        with suppress(KubeError):
-            await apply_report(site, given.target, given.report)
-
-    telling = asyncio.create_task(tell())
-    try:
-        yield
-    finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
 
 
 class _Clocks:
@@ -243,32 +221,27 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
 
 
 async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any] | None, uid: str) -> Object | None:
-    """Mark the anchor that creation begins; return it with the mark.
+    """Mark the anchor, which then shows the report, that creation begins; return it with the mark.
 
-    None if it shows a later report, or has the mark of another try.
+    None if it shows a later report, or has the mark of another try, or its definition is of before there were marks.
     """
     while anchor is not None and is_ours(given.target, anchor):
         if sequence_of(given.target, anchor) > given.report.sequence or _owner_begun(given, anchor) not in {"", uid}:
             return None
         try:
-            marked = await site.kube.patch(
-                *key_of(given.target),
-                uid=anchor["metadata"]["uid"],
-                resource_version=anchor["metadata"]["resourceVersion"],
-                patch={"metadata": {"annotations": {names.ANNOTATION_BEGUN: f"{given.report.sequence}/{uid}"}}},
-            )
+            marked = await write_over(site, given.target, anchor, given.report, f"{given.report.sequence}/{uid}")
         except (Conflict, NotFound):
             anchor = await site.kube.find(*key_of(given.target))
         else:
             site.known.keep(given.target, marked)
-            return marked
+            return marked if _owner_begun(given, marked) else None
     return None
 
 
 def _owner_begun(given: PrepareInput, anchor: Mapping[str, Any] | None) -> str:
     """Return the uid of the owner under which a try of this operation began to create, by its mark on the anchor."""
-    annotations = mapping(mapping((anchor or {}).get("metadata")).get("annotations"))
-    sequence, _, uid = str(annotations.get(names.ANNOTATION_BEGUN, "")).partition("/")
+    status = mapping((anchor or {}).get("status"))
+    sequence, _, uid = str(status.get("begun", "")).partition("/")
     return uid if sequence == str(given.report.sequence) else ""
 
 

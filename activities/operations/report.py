@@ -102,14 +102,15 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
     return 0, anchor
 
 
-async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report) -> Object:
-    """Write a report over an anchor as it was read.
+async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report, begun: str = "") -> Object:
+    """Write a report over an anchor as it was read; `begun` is the mark of a creation that begins (record 0065).
 
     Raises:
         Conflict: if it has changed since; NotFound: if it is gone.
         Unreachable: if it is there, and its status is not served.
     """
-    return await patch_status(site.kube, key_of(target), anchor, _shown(target, anchor, report, datetime.now(UTC)))
+    status = _shown(target, anchor, report, datetime.now(UTC))
+    return await patch_status(site.kube, key_of(target), anchor, {**status, "begun": begun} if begun else status)
 
 
 async def patch_status(kube: Kube, key: Key, thing: Mapping[str, Any], status: Object) -> Object:

@@ -16,7 +16,18 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.model import Component, Condition, ConditionType, Event, Limits, Reason
 from holdfast.model.calls.cluster import Prepared
-from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, asked_of, config, deployment, eventually, job, pod, spoiled
+from tests.activities.bench import (
+    INSTALLATION,
+    RENDEZVOUS,
+    Bench,
+    asked_of,
+    config,
+    deployment,
+    eventually,
+    job,
+    pod,
+    spoiled,
+)
 from tests.activities.operations.test_crashes import BEFORE_OR_AFTER, Crash, Crashing
 from tests.activities.operations.test_submission import let_jobs, said, submitted
 from tests.quotas import limited
@@ -87,7 +98,7 @@ async def let_go(bench: Bench) -> None:
 
 
 CHECKS = ["GET kube-system", "GET {namespace}", "GET holdfast-runner", *["POST selfsubjectaccessreviews"] * 6]
-MADE = ["POST anchors", "POST attempts", "PATCH train", "POST jobs", "PATCH status", "PATCH status"]
+MADE = ["POST anchors", "POST attempts", "PATCH status", "POST jobs", "PATCH status", "PATCH status"]
 
 
 async def test_one_job_is_submitted_with_six_changes_and_one_list_once_its_rights_are_known(bench: Bench):
@@ -100,21 +111,7 @@ async def test_one_job_is_submitted_with_six_changes_and_one_list_once_its_right
     other.target = other.target.model_copy(update={"name": "second", "workload_uid": "uid-of-second"})
     del asked[:]
     assert (await other.begin()).created is not None
-    assert asked == ["GET attempts", *(one.replace("train", "second") for one in MADE)]
-
-
-@ROW("A4", level="e2e")
-async def test_A4_a_creation_that_lasts_shows_that_it_has_begun(bench: Bench):
-    await limited(bench.admin, bench.namespace, {"count/jobs.batch": "0"}, name="none")
-    task = asyncio.ensure_future(bench.begin(patience=60.0, **reports(bench)))
-
-    async def shown() -> bool:
-        return (((await bench.anchor()) or {}).get("status") or {}).get("sequence") == 1
-
-    await eventually(shown)
-    assert not task.done()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    assert asked == ["GET attempts", *MADE]
 
 
 class TestRefusedAtOnce:
@@ -183,7 +180,7 @@ async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
     asked = asked_of(bench)
     prepared = await bench.begin(**reports(bench))
     changes = [one for one in asked if one.startswith(("POST", "PATCH")) and "review" not in one]
-    assert changes[:3] == ["POST anchors", "POST attempts", "PATCH train"], "a new anchor denies nothing"
+    assert changes[:3] == ["POST anchors", "POST attempts", "PATCH status"], "a new anchor denies nothing"
     assert len([one for one in asked if one.startswith("dry ")]) == 2, "of several objects some would exist"
     assert prepared.created is not None
     assert (prepared.created.failure, len(prepared.created.objects)) == (None, 2)
