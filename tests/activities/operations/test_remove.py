@@ -10,8 +10,9 @@ import pytest
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
 from holdfast.activities.kube.client import Forbidden, Gone, Kube, NotFound, Object, Unreachable
+from holdfast.activities.operations import remove as remove_module
 from holdfast.activities.operations.remains import is_child
-from holdfast.model import Component, Event, Reason
+from holdfast.model import Component, Event, Phase, Reason
 from holdfast.model.calls.cluster import Removed
 from tests.activities.bench import Bench, asked_of, config, deployment, eventually, job, pod, pod_spec
 from tests.activities.line import Line
@@ -391,6 +392,43 @@ class TestAnchor:
             "PATCH train",
             "DELETE train",
         ]
+
+    @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+    @pytest.mark.parametrize("stays", [False, True])
+    async def test_the_quick_removal_of_what_has_ended_is_told_by_its_event_alone(
+        self, bench: Bench, phase: Phase, stays: bool, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(remove_module, "UNTOLD_SECONDS", 60.0)  # The machine may be busy.
+        await bench.launch()
+        await bench.send_report(bench.report(phase=phase))
+        asked = asked_of(bench)
+        report = bench.report(phase=phase, events=(Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted"),))
+        gone = bench.report(phase=phase, reason=Reason.DELETION_COMPLETE)
+        given = {"report": report, "report_gone": gone, "release_anchor": True, "delete_anchor": not stays}
+        assert (await bench.remove(**given)).gone
+        assert asked[:2] == ["GET attempts", "DELETE train-a1"]
+        end = ["PATCH status", "GET attempts", "PATCH train"] if stays else ["PATCH train", "DELETE train"]
+        assert asked[asked.index("GET work") :] == ["GET work", "GET pods", "POST events", *end]
+        assert [one["message"] for one in await bench.events()] == ["no longer wanted"]
+
+    async def test_the_slow_removal_of_what_has_ended_is_told(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED))
+        report = bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED)
+        assert not (await bench.remove(2.5, report=report)).gone
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["status"]["reason"] == Reason.DELETION_INITIATED
+        await bench.force_remove()
+
+    async def test_a_try_that_comes_after_another_tells_first(self, bench: Bench):
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED))
+        asked = asked_of(bench)
+        removal = bench.removal(report=bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED))
+        assert (await bench.run(bench.activities.remove, removal, tries=2)).gone
+        assert asked[:3] == ["PATCH status", "GET attempts", "DELETE train-a1"]
 
     async def test_what_has_an_event_to_tell_is_told_before_it_goes(self, bench: Bench):
         await bench.launch()
