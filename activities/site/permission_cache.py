@@ -7,8 +7,11 @@ API server checks again with each request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from math import inf
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 FRESH = 10.0
 """Seconds after which an operation that creates something asks again whether that is still allowed (row X4)."""
@@ -23,6 +26,7 @@ class Permits:
     def __init__(self) -> None:
         """Start with none."""
         self._given: dict[Hashable, float] = {}
+        self._asked: dict[Hashable, asyncio.Task[Any]] = {}
 
     def has(self, *what: Hashable) -> bool:
         """Whether this was allowed within the last `FRESH` seconds."""
@@ -31,6 +35,14 @@ class Permits:
     def has_right(self, *what: Hashable) -> bool:
         """Whether this right was there within the last `RIGHTS_FRESH` seconds."""
         return self._age(*what) < RIGHTS_FRESH
+
+    async def ask(self, what: Hashable, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the answer to a question; whoever asks the same meanwhile is given this answer, or its error."""
+        asked = self._asked.get(what)
+        if asked is None:
+            asked = self._asked[what] = asyncio.create_task(question())
+            asked.add_done_callback(lambda _: self._asked.pop(what, None))
+        return await asyncio.shield(asked)  # Others may wait for it.
 
     def _age(self, *what: Hashable) -> float:
         return asyncio.get_running_loop().time() - self._given.get(what, -inf)

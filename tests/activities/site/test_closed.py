@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,6 +148,34 @@ async def test_X4_many_objects_within_a_while_ask_once_and_what_was_refused_is_a
     for _ in range(3):
         assert await withdrawn(here, TARGET, named("other")) is not None
     assert cluster.asked == 6
+
+
+@ROW("X4", level="pure")
+async def test_X4_who_asks_at_the_same_time_asks_together() -> None:
+    cluster = Cluster()
+    here = site(cluster)
+    answers = await asyncio.gather(*(withdrawn(here, TARGET, POD) for _ in range(10)))
+    assert (answers, cluster.asked) == ([None] * 10, 2), "the namespace, and its account"
+    cluster.there["Namespace", "team"] = {}
+    here.permits = Permits()
+    answers = await asyncio.gather(*(withdrawn(here, TARGET, POD) for _ in range(10)))
+    assert all(one is not None and "is not enabled" in one.why for one in answers)
+    assert cluster.asked == 3
+
+
+@ROW("X4", level="pure")
+async def test_X4_who_is_broken_off_breaks_no_other_off() -> None:
+    permits, answered = Permits(), asyncio.Event()
+
+    async def question() -> str:
+        await answered.wait()
+        return "yes"
+
+    first, second = (asyncio.create_task(permits.ask("what", question)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    answered.set()
+    assert await second == "yes"
 
 
 @ROW("X4", level="pure")
