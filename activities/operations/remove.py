@@ -92,7 +92,7 @@ class _Rounds(Protocol):
 
 
 def _shows_its_end(site: Site, given: RemoveInput) -> bool:
-    """Whether the anchor says that the workload has ended, so that its removal need not be told before it begins.
+    """Whether the anchor says that the workload has ended, so that its last removal need not be told before it begins.
 
     Nobody takes the deletion for another's then, and no preparation is left that a report must stop (record 0065). A
     try that comes after another tells it: that one may have been refused.
@@ -101,7 +101,7 @@ def _shows_its_end(site: Site, given: RemoveInput) -> bool:
     status = mapping((anchor or {}).get("status"))
     ended = {Phase.SUCCEEDED.value, Phase.FAILED.value}
     writes = given.report.unlist or given.report.before
-    return bool(given.owner_uid) and not writes and status.get("phase") in ended
+    return given.release_anchor and bool(given.owner_uid) and not writes and status.get("phase") in ended
 
 
 async def _until_gone(

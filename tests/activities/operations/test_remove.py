@@ -416,18 +416,21 @@ class TestAnchor:
         await bench.launch()
         await bench.send_report(bench.report(phase=Phase.SUCCEEDED))
         report = bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED)
-        assert not (await bench.remove(2.5, report=report)).gone
+        assert not (await bench.remove(2.5, report=report, release_anchor=True)).gone
         anchor = await bench.anchor()
         assert anchor is not None
         assert anchor["status"]["reason"] == Reason.DELETION_INITIATED
         await bench.force_remove()
 
-    async def test_a_try_that_comes_after_another_tells_first(self, bench: Bench):
+    @pytest.mark.parametrize(("tries", "ends"), [(2, True), (1, False)], ids=["a second try", "a retry of what failed"])
+    async def test_a_second_try_and_a_removal_that_is_not_the_last_tell_first(
+        self, bench: Bench, tries: int, ends: bool
+    ):
         await bench.launch()
-        await bench.send_report(bench.report(phase=Phase.SUCCEEDED))
+        await bench.send_report(bench.report(phase=Phase.FAILED))
         asked = asked_of(bench)
-        removal = bench.removal(report=bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED))
-        assert (await bench.run(bench.activities.remove, removal, tries=2)).gone
+        removal = bench.removal(report=bench.report(phase=Phase.FAILED), release_anchor=ends)
+        assert (await bench.run(bench.activities.remove, removal, tries=tries)).gone
         assert asked[:3] == ["PATCH status", "GET attempts", "DELETE train-a1"]
 
     async def test_what_has_an_event_to_tell_is_told_before_it_goes(self, bench: Bench):
