@@ -404,7 +404,8 @@ class TestAnchor:
         asked = asked_of(bench)
         report = bench.report(phase=phase, events=(Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted"),))
         gone = bench.report(phase=phase, reason=Reason.DELETION_COMPLETE)
-        given = {"report": report, "report_gone": gone, "release_anchor": True, "delete_anchor": not stays}
+        ending = {"release_anchor": True, "delete_anchor": not stays}
+        given: dict[str, Any] = {"report": report, "report_gone": gone, **ending}
         assert (await bench.remove(**given)).gone
         assert asked[:2] == ["GET attempts", "DELETE train-a1"]
         end = ["PATCH status", "GET attempts", "PATCH train"] if stays else ["PATCH train", "DELETE train"]
