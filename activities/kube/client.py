@@ -32,6 +32,7 @@ from holdfast.activities.kube.pages import whole_list
 from holdfast.activities.kube.resources import Discovery, Resource
 
 _MERGE_PATCH = "application/merge-patch+json"
+_STRICT = {"fieldValidation": "Strict"}
 PAGE = 100
 """Objects per page of a list: memory holds the text and the parsed objects of only one page at a time.
 
@@ -202,22 +203,21 @@ class Kube(Transport):
         """
         metadata: Mapping[str, Any] = body["metadata"]
         path = (await self.resource(body["apiVersion"], body["kind"])).path(metadata.get("namespace", ""))
-        query = {"fieldManager": names.FIELD_MANAGER, "dryRun": "All", "fieldValidation": "Strict"}
+        query = {"fieldManager": names.FIELD_MANAGER, "dryRun": "All"} | _STRICT
         await self._request("POST", path, query=query, body=dict(body), impersonate=impersonate)
 
     # Changing.
 
-    async def create(self, body: Mapping[str, Any], *, impersonate: str = "") -> Object:
-        """Create an object, in the namespace its metadata names.
+    async def create(self, body: Mapping[str, Any], *, impersonate: str = "", strict: bool = False) -> Object:
+        """Create an object, in the namespace its metadata names; `strict` refuses fields that the server does not know.
 
         Raises:
             AlreadyExists: if there is one of that name.
         """
         metadata: Mapping[str, Any] = body["metadata"]
         path = (await self.resource(body["apiVersion"], body["kind"])).path(metadata.get("namespace", ""))
-        return await self.mutate(
-            "POST", path, query={"fieldManager": names.FIELD_MANAGER}, body=dict(body), impersonate=impersonate
-        )
+        query = {"fieldManager": names.FIELD_MANAGER} | (_STRICT if strict else {})
+        return await self.mutate("POST", path, query=query, body=dict(body), impersonate=impersonate)
 
     async def delete(
         self,

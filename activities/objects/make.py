@@ -27,7 +27,7 @@ from holdfast.activities.site.closed import is_account, withdrawn
 from holdfast.activities.site.priorities import priority_class
 from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
 from holdfast.model import Component, CopyWord, Failure, FailureClass, ObjectRef, Scope
-from holdfast.model.calls.cluster import MakeInput, has_copy
+from holdfast.model.calls.cluster import CreateInput, MakeInput, has_copy
 
 OWNER_GONE = "OwnerGone"
 """Reason: the attempt's owner is gone or being deleted, so nothing more is created under it."""
@@ -233,7 +233,9 @@ async def _make_once(
         if found is not None:
             return await _recognize(site, given, sent, adopts=adopts)
     try:
-        return await site.kube.create(sent, impersonate=user_of(given.target))
+        # What was accepted once stays accepted: later attempts are made as the server of that day reads them.
+        strict = given.attempt == 1 and isinstance(given, CreateInput)
+        return await site.kube.create(sent, impersonate=user_of(given.target), strict=strict)
     except AlreadyExists as error:
         if recognize is not None:
             raise Refusal("AlreadyExists", error.message) from None  # It is looked at again.

@@ -22,8 +22,8 @@ from holdfast.activities.kube.client import (
 )
 from holdfast.activities.kube.priority import BEGINNING
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.objects.attempts import refuse_revived
-from holdfast.activities.objects.make import lost_of
+from holdfast.activities.objects.attempts import attempts_of, refuse_revived
+from holdfast.activities.objects.make import lost_of, ref_of
 from holdfast.activities.objects.rehearse import rehearse
 from holdfast.activities.operations.create import create_under
 from holdfast.activities.operations.report import applied, apply_report, write_over
@@ -51,7 +51,7 @@ from holdfast.activities.site.site import (
     tries,
 )
 from holdfast.errors import HoldfastError
-from holdfast.model import ObjectRef, PodSet, Report
+from holdfast.model import FailureClass, ObjectRef, PodSet, Report
 from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
 
 _WAIT_SECONDS = 0.5
@@ -108,18 +108,23 @@ async def _prepare_and_create(
 ) -> Prepared:
     """Prepare, and create unless another may have taken over; append each object to `objects` once it exists.
 
-    The report comes before the owner, so that the anchor never denies what exists. A mark comes after it, only on an
-    anchor that still shows the report. A removal first writes a report of a higher sequence; so does whoever takes over
-    and finds no mark. So an owner under which something is created is always found; one made too late stays empty.
+    The report comes before the owner, so that the anchor never denies what exists; a new anchor denies nothing yet, and
+    has its first report with the mark. The mark comes after the owner, only on an anchor that shows no later report. A
+    removal first writes a report of a higher sequence; so does whoever takes over and finds no mark. So an owner under
+    which something is created is always found; one made too late stays empty.
     """
     begun = _Clocks()
-    anchor = await _check_and_anchor(site, given, pulse)
+    tries_at_once = _is_tried_at_once(given, create)
+    anchor = await _check_and_anchor(site, given, pulse, rehearses=not tries_at_once)
     if _owner_begun(given, anchor):
         return await _take_over(site, given, create, pulse)  # Temporal counts the tries of a reset activity anew.
     if not begun.surely_alone():
         # A removal that found no anchor could have no report on it.
+        if tries_at_once:
+            await rehearse(site, given)
         return await _make_owner(site, given, pulse, anchor, given.report)
-    later, shown = await applied(site, given.target, given.report)
+    is_new = sequence_of(given.target, anchor) < 0 and given.report.is_status_alone
+    later, shown = (0, anchor) if is_new else await applied(site, given.target, given.report)
     if later or shown is None:
         return _prepared(site, given, pulse, shown or anchor)
     owner = await persist(pulse, "making the owner", lambda: _ensure_owner(site, given, anchor, pulse))
@@ -134,12 +139,40 @@ async def _prepare_and_create(
             "owner_uid": uid,
             "components": create.components or given.components,
             "patience": patience,
-            "report_submitted": create.report_submitted.of_submission(uid),
         }
     )
     ended = names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations"))
     created = await create_under(site, completed, pulse, objects, None if ended else owner)
+    if tries_at_once and _is_refused(created):
+        await _refuse_or_go_on(site, given, ref_of(owner, names.API_VERSION, names.ATTEMPT_KIND))
     return prepared.model_copy(update={"created": created})
+
+
+def _is_tried_at_once(given: PrepareInput, create: CreateInput) -> bool:
+    """Whether creation itself tells whether the API server takes the workload: one object, which exists or does not.
+
+    If it is refused, a rehearsal names the fields, and the workload is withdrawn. Of several objects some would exist.
+    """
+    return len(given.components) == 1 and given.components[0].copies is None and not create.claims
+
+
+def _is_refused(created: Created) -> bool:
+    """Whether the API server has refused an object for good."""
+    failure = created.failure
+    return failure is not None and failure.cls is FailureClass.LAUNCH and not created.exhausted
+
+
+async def _refuse_or_go_on(site: Site, given: PrepareInput, owner: ObjectRef) -> None:
+    """Withdraw a workload whose one object was refused for good; return if that would not be refused again.
+
+    Raises:
+        ApplicationError: of type `Refused`, naming each field.
+    """
+    try:
+        await rehearse(site, given)
+    except ApplicationError:
+        await _withdraw(site, given.target, owner)
+        raise
 
 
 class _Clocks:
@@ -188,32 +221,27 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
 
 
 async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any] | None, uid: str) -> Object | None:
-    """Mark the anchor that creation begins; return it with the mark.
+    """Mark the anchor, which then shows the report, that creation begins; return it with the mark.
 
-    None if it no longer shows the report, or has the mark of another try.
+    None if it shows a later report, or has the mark of another try, or its definition is of before there were marks.
     """
     while anchor is not None and is_ours(given.target, anchor):
-        if sequence_of(given.target, anchor) != given.report.sequence or _owner_begun(given, anchor) not in {"", uid}:
+        if sequence_of(given.target, anchor) > given.report.sequence or _owner_begun(given, anchor) not in {"", uid}:
             return None
         try:
-            marked = await site.kube.patch(
-                *key_of(given.target),
-                uid=anchor["metadata"]["uid"],
-                resource_version=anchor["metadata"]["resourceVersion"],
-                patch={"metadata": {"annotations": {names.ANNOTATION_BEGUN: f"{given.report.sequence}/{uid}"}}},
-            )
+            marked = await write_over(site, given.target, anchor, given.report, f"{given.report.sequence}/{uid}")
         except (Conflict, NotFound):
             anchor = await site.kube.find(*key_of(given.target))
         else:
             site.known.keep(given.target, marked)
-            return marked
+            return marked if _owner_begun(given, marked) else None
     return None
 
 
 def _owner_begun(given: PrepareInput, anchor: Mapping[str, Any] | None) -> str:
     """Return the uid of the owner under which a try of this operation began to create, by its mark on the anchor."""
-    annotations = mapping(mapping((anchor or {}).get("metadata")).get("annotations"))
-    sequence, _, uid = str(annotations.get(names.ANNOTATION_BEGUN, "")).partition("/")
+    status = mapping((anchor or {}).get("status"))
+    sequence, _, uid = str(status.get("begun", "")).partition("/")
     return uid if sequence == str(given.report.sequence) else ""
 
 
@@ -250,26 +278,32 @@ def _prepared(
     )
 
 
-async def _withdraw(site: Site, target: Target) -> None:
-    """Delete the anchor if an earlier try created it: a workload that never began leaves nothing behind."""
-    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
+async def _withdraw(site: Site, target: Target, owner: ObjectRef | None = None) -> None:
+    """Delete the anchor and this owner, under which nothing is: a workload that never began leaves nothing behind.
+
+    Where another owner exists, nothing is deleted. The anchor goes first: the collector takes the owner with it.
+    """
     try:
-        attempts = await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, target.namespace, labels=labels)
-        if not attempts["items"]:
-            await release_anchor(site, target, delete=True)
+        uids = {one["metadata"]["uid"] for one in await attempts_of(site, target)}
+        if uids - ({owner.uid} if owner is not None else set()):
+            return
+        await release_anchor(site, target, delete=True)
+        if owner is not None:
+            await site.kube.delete(owner.api_version, owner.kind, owner.name, target.namespace, uid=owner.uid)
     except Unreachable:
         raise  # Then all of this is tried again.
     except KubeError:
         return  # What was refused stays refused; this was only tidying up.
 
 
-async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:
+async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse, *, rehearses: bool = True) -> Object:
     """Run every check that can refuse the attempt; return its anchor, which is made if there is none."""
     await site.confirm(given.target)
     _check_names(given)
     await until_permitted(site, given, pulse)
     await refuse_revived(site, given.target, given.attempt)
-    await rehearse(site, given)
+    if rehearses:
+        await rehearse(site, given)
     return await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
 
 

@@ -112,12 +112,14 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
         if thing is not None and _is_ours(component, thing, given, owner_uids)
     )
     ours = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
-    ours |= owner_uids | {one["metadata"]["uid"] for one in await attempts_of(site, given.target)}
+    ours |= owner_uids
     learned = site.between.learn(given.plan, ())
     while True:
         between = await _find_between(site, given, components, learned)
         pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
         made_by = [*map(_made_by, pods), *map(controller_of, between)]
+        if any(made_by):  # Their owners may be of another attempt.
+            ours |= {one["metadata"]["uid"] for one in await attempts_of(site, given.target)}
         chains = await ancestry(site, given.target, given.plan, made_by, ours)
         # The pods name the objects in between, which may be of a kind that was not looked for yet (row D27).
         more = site.between.learn(given.plan, chains.between)

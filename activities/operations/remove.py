@@ -31,16 +31,18 @@ from holdfast.activities.operations.remains import (
     owner_among,
     remnants_of,
 )
-from holdfast.activities.operations.report import apply_report
+from holdfast.activities.operations.report import apply_report, tell_events
 from holdfast.activities.site.anchor import release_anchor
-from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
-from holdfast.model import Evidence
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
+from holdfast.model import Evidence, Phase
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target
 
 POLL_FIRST = 0.1
 POLL_LAST = 2.0
 POLL_SHARE = 0.2
 """Each poll waits a fifth of the time elapsed so far. On average, a removal is noticed late by a tenth of that time."""
+UNTOLD_SECONDS = 1.0
+"""Seconds that the removal of a workload that has ended may last before its anchor shows it."""
 TELL_SECONDS = 3.0
 TELL_SHARE = 20.0
 """Listings of what is left are this many times the last one's duration apart, so they do not slow a large removal."""
@@ -62,8 +64,9 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
+        untold = UNTOLD_SECONDS if _shows_its_end(site, given) else 0.0
         rounds = _Graceful(site, given, deadline, following)
-        removed = await _until_gone(site, given, rounds, deadline, following)
+        removed = await _until_gone(site, given, rounds, deadline, following, untold)
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
 
@@ -89,10 +92,28 @@ class _Rounds(Protocol):
         ...
 
 
+def _shows_its_end(site: Site, given: RemoveInput) -> bool:
+    """Whether the anchor says that the workload has ended, so that its last removal need not be told before it begins.
+
+    Nobody takes the deletion for another's then, and no preparation is left that a report must stop (record 0065). A
+    try that comes after another tells it: that one may have been refused.
+    """
+    anchor = site.known.look(given.target) if tries() == 1 and given.target.anchor is None else None
+    status = mapping((anchor or {}).get("status"))
+    ended = {Phase.SUCCEEDED.value, Phase.FAILED.value}
+    writes = given.report.unlist or given.report.before
+    return given.release_anchor and bool(given.owner_uid) and not writes and status.get("phase") in ended
+
+
 async def _until_gone(
-    site: Site, given: RemoveInput, rounds: _Rounds, deadline: Deadline, following: Following | None = None
+    site: Site,
+    given: RemoveInput,
+    rounds: _Rounds,
+    deadline: Deadline,
+    following: Following | None = None,
+    untold: float = 0.0,
 ) -> Removed:
-    """Run rounds until all is proven gone, or time is up."""
+    """Run rounds until all is proven gone, or time is up; for `untold` seconds, without telling that it has begun."""
     site.check(given.target)
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -102,7 +123,8 @@ async def _until_gone(
         reported = False
         while True:
             try:
-                reported = reported or await _report_begun(site, given, pulse)
+                quick = clock() - begun < untold
+                reported = reported or (not quick and await _report_begun(site, given, pulse))
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
@@ -112,8 +134,8 @@ async def _until_gone(
                 if following is not None:
                     pulse.note(following.saved)
                 if remains is not None:
-                    if reported and remains.gone:
-                        return await _conclude(site, given, pulse)
+                    if (reported or quick) and remains.gone:
+                        return await _conclude(site, given, pulse, told=reported)
                     if not remains.gone:
                         pulse.say("waiting for what is being deleted", *await _told_of(site, remains))
             except Unreachable as error:
@@ -366,19 +388,32 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
         return
 
 
-async def _conclude(site: Site, given: RemoveInput, pulse: Pulse) -> Removed:
-    """Report that all is gone, and release the anchor if this ends the workload's life."""
+async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool = True) -> Removed:
+    """Report that all is gone, and release the anchor if this ends the workload's life.
+
+    `told`: whether the removal's beginning was reported; else it was quick, and only its Events are still written.
+    """
     blind = site.blind(pulse.blind)
+    if not told:
+        await persist(pulse, "reporting", lambda: tell_events(site, given.target, given.report))
     claims = await with_own(site, given.target, await claims_kept(site, given.target, given.plan), given.claims)
-    await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
+
+    async def report() -> None:
+        await apply_report(site, given.target, given.report_gone)
+
+    async def release() -> bool:
+        return await release_anchor(site, given.target, delete=given.delete_anchor)
+
+    goes = given.release_anchor and given.delete_anchor and given.target.anchor is None
+    goes = goes and given.report_gone.is_status_alone
+    if not goes:
+        await persist(pulse, "reporting", report)
     if given.release_anchor:
-
-        async def release() -> None:
-            await release_anchor(site, given.target, delete=given.delete_anchor)
-
         if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
             await persist(pulse, "sweeping", lambda: _sweep(site, given))
-        await persist(pulse, "releasing the anchor", release)
+        stays = await persist(pulse, "releasing the anchor", release)
+        if goes and stays:  # A finalizer of somebody else's holds it, and it is read.
+            await persist(pulse, "reporting", report)
     return Removed(gone=True, blind=blind, claims=claims)
 
 

@@ -61,6 +61,18 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
     return await _apply(site, target, report)
 
 
+async def tell_events(site: Site, target: Target, report: Report) -> None:
+    """Write the Events of a report whose status a later report, or the end of the anchor, makes needless."""
+    anchor = site.known.look(target) or (await site.kube.find(*key_of(target)) if report.events else None)
+    if anchor is not None and is_ours(target, anchor):
+        await _write_events(site, target, report, anchor)
+
+
+async def _write_events(site: Site, target: Target, report: Report, anchor: Mapping[str, Any]) -> None:
+    for event in events_of(report, anchor, datetime.now(UTC), key_of(target)[:2]):
+        await _write_event(site.kube, event)
+
+
 async def _unlist(site: Site, target: Target, report: Report) -> None:
     """Delete the attempt's Services, so that no client is sent to pods that no longer serve (row L30).
 
@@ -97,19 +109,19 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
             if remembered is None:
                 return 0, None
     site.known.keep(target, anchor)
-    for event in events_of(report, anchor, datetime.now(UTC), key[:2]):
-        await _write_event(kube, event)
+    await _write_events(site, target, report, anchor)
     return 0, anchor
 
 
-async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report) -> Object:
-    """Write a report over an anchor as it was read.
+async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report, begun: str = "") -> Object:
+    """Write a report over an anchor as it was read; `begun` is the mark of a creation that begins (record 0065).
 
     Raises:
         Conflict: if it has changed since; NotFound: if it is gone.
         Unreachable: if it is there, and its status is not served.
     """
-    return await patch_status(site.kube, key_of(target), anchor, _shown(target, anchor, report, datetime.now(UTC)))
+    status = _shown(target, anchor, report, datetime.now(UTC))
+    return await patch_status(site.kube, key_of(target), anchor, {**status, "begun": begun} if begun else status)
 
 
 async def patch_status(kube: Kube, key: Key, thing: Mapping[str, Any], status: Object) -> Object:

@@ -122,14 +122,18 @@ def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" not in anchor["metadata"] and life is not None and not life.phase.ended
 
 
-async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
-    """Remove our finalizer from the workload's anchor, and delete it if told to; another workload's is left alone."""
+async def release_anchor(site: Site, target: Target, *, delete: bool) -> bool:
+    """Remove our finalizer from the workload's anchor, and delete it if told to; another workload's is left alone.
+
+    Returns:
+        Whether the anchor is still there: it was not to be deleted, or another's finalizer holds it.
+    """
     kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
         if anchor is None or not is_ours(target, anchor):
-            return
+            return False
         metadata = anchor["metadata"]
         finalizers = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
         try:
@@ -141,11 +145,12 @@ async def release_anchor(site: Site, target: Target, *, delete: bool) -> None:
                     patch={"metadata": {"finalizers": finalizers}},
                 )
             if delete and "deletionTimestamp" not in metadata:
-                await kube.delete(*key, uid=metadata["uid"])
+                left = await kube.delete(*key, uid=metadata["uid"])
+                return "deletionTimestamp" in mapping(left.get("metadata"))
         except NotFound:
             if remembered is None:
-                return
+                return False
             continue
         except Conflict:
             continue
-        return
+        return bool(finalizers) or "deletionTimestamp" not in metadata

@@ -26,6 +26,10 @@ class KnownAnchors:
         """Return a workload's anchor, and forget it: the caller stores the result of its write."""
         return self._anchors.pop(_key(target), None)
 
+    def look(self, target: Target) -> Mapping[str, Any] | None:
+        """Return a workload's anchor, and remember it on."""
+        return self._anchors.get(_key(target))
+
     def keep(self, target: Target, anchor: Mapping[str, Any]) -> None:
         """Remember a workload's anchor as the API server has just returned it."""
         metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}

@@ -113,7 +113,7 @@ async def namespace_closed(site: Site, target: Target, permits: Permits) -> Clos
     what = ("namespace", target.namespace, target.run_as)
     if permits.has(*what):
         return None
-    closed = await closed_to(site.kube, target.namespace, target.run_as)
+    closed = await permits.ask(what, lambda: closed_to(site.kube, target.namespace, target.run_as))
     if closed is None:
         permits.give(*what)
     return closed

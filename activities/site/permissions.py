@@ -155,7 +155,7 @@ async def _check_kind(
             f"{place}: {kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
         )
     user = user_of(target)
-    if permits.has("kind", user, target.namespace, resource):
+    if permits.has_right("kind", user, target.namespace, resource):
         return
     for verb in _VERBS:
         try:
@@ -177,7 +177,7 @@ async def _check_kind(
 async def _check_sight(site: Site, target: Target, api_version: str, kind: str, permits: Permits) -> None:
     """Refuse a kind whose own status decides, if the worker may not read it: it would never be seen to end."""
     resource = await site.kube.resource(api_version, kind)
-    if permits.has("sight", target.namespace, resource):
+    if permits.has_right("sight", target.namespace, resource):
         return
     for verb in _VERBS_OF_SIGHT:
         allowed, _ = await site.kube.allowed(verb, resource, target.namespace)

@@ -123,7 +123,8 @@ class Site:
         self.check(target)
         if self.permits.has("cluster"):
             return
-        found = (await self.kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
+        system = await self.permits.ask("cluster", lambda: self.kube.get("v1", "Namespace", "kube-system"))
+        found = system["metadata"]["uid"]
         if found != self.cluster_uid:
             raise _mismatch(
                 f"the API server of cluster {self.cluster} is {found}, and {self.cluster_uid} was there before"

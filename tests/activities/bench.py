@@ -149,10 +149,14 @@ class Bench:
         return created
 
     async def begin(self, tries: int = 1, **changes: Any) -> Prepared:
-        """Prepare and create in one activity."""
+        """Prepare and create in one activity, which is given the components once, as by the workflow."""
         report = changes.pop("report", None) or self.report()
+        to_check: dict[str, Any] = {}
+        if self.attempt == 1:
+            to_check = {"components": self.components, "labels": {"team": "blue"}}
+            changes["components"] = ()
         create = self.creation(owner_uid="", report=report.model_copy(update={"repeats": True}), **changes)
-        prepared = await self.prepare(tries, report=report, create=create, hands_over=True)
+        prepared = await self.prepare(tries, report=report, create=create, hands_over=True, **to_check)
         if prepared.created is not None:
             self.objects = prepared.created.objects
         return prepared
@@ -284,6 +288,19 @@ class Bench:
         return [one for one in items if one["involvedObject"]["kind"] == names.ANCHOR_KIND]
 
 
+def asked_of(bench: Bench) -> list[str]:
+    """Record what the worker asks of the API server from now on: the verb, and the last part of the path."""
+    send, asked = bench.kube._request, list[str]()
+
+    async def request(method: str, path: str, **options: Any) -> Object:
+        dry = "dry " if (options.get("query") or {}).get("dryRun") else ""
+        asked.append(f"{dry}{method} {path.rpartition('/')[2]}")
+        return await send(method, path, **options)
+
+    bench.kube._request = request  # type: ignore[method-assign]
+    return asked
+
+
 async def eventually(probe: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
     """Return the first answer that is true."""
     deadline = asyncio.get_running_loop().time() + seconds
@@ -355,6 +372,13 @@ def config(name: str = "settings", metadata: dict[str, Any] | None = None) -> Co
         "data": {"a": "1"},
     }
     return Component(name=name, template=template)
+
+
+def spoiled(component: Component, **spec: Any) -> Component:
+    """Return a component whose `spec` has other fields."""
+    template = component.model_dump()["template"]
+    template["spec"].update(spec)
+    return component.model_copy(update={"template": template})
 
 
 def service(name: str = "front") -> Component:

@@ -53,6 +53,14 @@ def test_the_owner_of_an_attempt_before_is_not_that_of_the_one_being_prepared():
     assert judged(told(phase="Resuming", attempt=2, quota=True), thing(names.ATTEMPT_KIND, 1)).lies
 
 
+def test_a_new_anchor_may_stand_beside_its_first_attempts_owner_and_nothing_else():
+    new = told(phase="", attempt=0)
+    verdict = judged(new, thing(names.ATTEMPT_KIND, 1))
+    assert (verdict.lies, verdict.excused[PREPARED]) == ([], 1)
+    assert judged(new, thing(names.ATTEMPT_KIND, 2)).lies
+    assert judged(new, thing(names.ATTEMPT_KIND, 1), thing("Job", 1)).lies
+
+
 def test_an_owner_with_a_component_is_more_than_prepared():
     assert judged(told(phase="Resuming", quota=True), thing(names.ATTEMPT_KIND), thing("Job")).lies
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from holdfast import names
 from holdfast.model.observation import Payload
 from holdfast.model.vocabulary import ConditionType, Phase, Reason
 
@@ -58,10 +57,10 @@ class Report(Payload):
     repeats: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the last report, which has reached the cluster, said the same: then this one is not written."""
 
-    def of_submission(self, uid: str) -> Report:
-        """Return the report with the id of its submission, which was not known when it was made (row S12)."""
-        named = (one.model_copy(update={"message": one.message.replace(names.SUBMISSION, uid)}) for one in self.events)
-        return self.model_copy(update={"events": tuple(named)})
+    @property
+    def is_status_alone(self) -> bool:
+        """Whether to apply it is to write a status and nothing else."""
+        return not (self.events or self.unlist or self.before)
 
     def says_the_same_as(self, other: Report | None) -> bool:
         """Whether the other report would result in the same anchor status as this one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast import names
 from holdfast.model import (
     Attempt,
     InterruptedCreate,
@@ -30,6 +29,8 @@ from holdfast.policy.values.record import cause
 from holdfast.policy.values.steps import Run
 
 _SUBMITTING = {OperationKind.PREPARE, OperationKind.CREATE}
+_OWNER_TO_COME = "{owner}"
+"""Stands for the uid of an owner that is not made yet, while the end of its preparation is computed in advance."""
 
 
 def patience(state: State) -> float | None:
@@ -162,9 +163,8 @@ def _promised(spec: Workload, state: State, now: datetime) -> State | None:
         return None
     promised = OPERATIONS[operation.kind].promise
     if operation.creates:
-        # The owner's uid is the submission's id: the activity puts it in.
         promised = Prepared(
-            cluster_uid=state.cluster_uid, owner_uid=names.SUBMISSION, limits=state.limits, created=Created()
+            cluster_uid=state.cluster_uid, owner_uid=_OWNER_TO_COME, limits=state.limits, created=Created()
         )
     return settle(spec, fold(state, promised, now), now) if promised is not None else None
 

@@ -6,8 +6,10 @@ from holdfast.model import (
     Condition,
     ConditionType,
     Event,
+    InterruptedCreate,
     Phase,
     Reason,
+    RefusedCreate,
     Report,
     Stage,
     State,
@@ -183,19 +185,30 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
 
 
 def events_of(state: State) -> tuple[Event, ...]:
-    """Return Kubernetes Events for the causes that have not been reported yet, at most the latest ten."""
+    """Return Kubernetes Events for the causes that have not been reported yet: each once, at most the latest ten."""
     fresh = state.causes_total - state.told_causes
     if fresh <= 0:
         return ()
-    stranded = state.attempt is not None and bool(state.attempt.stranded)  # Then the proof says what it does not cover.
-    quiet = _UNEVENTFUL - {Reason.DELETION_COMPLETE} if stranded else _UNEVENTFUL
-    eventful = [cause for cause in state.causes[-fresh:] if cause.reason not in quiet]
-    return tuple(
+    quiet = _quiet(state)
+    events = (
         Event(
             type="Warning" if cause.reason in WARNINGS else "Normal",
             reason=cause.reason,
             message=cause.message[:1024],
             attempt=cause.attempt,
         )
-        for cause in eventful[-EVENTS_MAXIMUM:]
+        for cause in state.causes[-fresh:]
+        if cause.reason not in quiet
     )
+    return tuple(dict.fromkeys(events))[-EVENTS_MAXIMUM:]
+
+
+def _quiet(state: State) -> frozenset[Reason]:
+    """Return the reasons whose causes have no Event."""
+    quiet = _UNEVENTFUL
+    if state.attempt is not None and state.attempt.stranded:
+        quiet -= {Reason.DELETION_COMPLETE}  # The proof says what it does not cover.
+    policy = state.policy
+    waits = policy.refused_create is RefusedCreate.WAIT or policy.interrupted_create is InterruptedCreate.REPLACE
+    # A submission that may take long or be replaced is told with its id (S12). Users of kubectl read all causes (F2).
+    return quiet if waits or state.asked is not None else quiet | {Reason.SUBMISSION_SUCCEEDED}

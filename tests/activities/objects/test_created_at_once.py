@@ -9,13 +9,25 @@ from typing import Any
 
 import pytest
 from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.kube.client import Object, Unreachable
-from holdfast.model import Condition, ConditionType, Event, Limits, Reason
+from holdfast.model import Component, Condition, ConditionType, Event, Limits, Reason
 from holdfast.model.calls.cluster import Prepared
-from tests.activities.bench import INSTALLATION, RENDEZVOUS, Bench, config, deployment, eventually, job, pod
+from tests.activities.bench import (
+    INSTALLATION,
+    RENDEZVOUS,
+    Bench,
+    asked_of,
+    config,
+    deployment,
+    eventually,
+    job,
+    pod,
+    spoiled,
+)
 from tests.activities.operations.test_crashes import BEFORE_OR_AFTER, Crash, Crashing
 from tests.activities.operations.test_submission import let_jobs, said, submitted
 from tests.quotas import limited
@@ -27,7 +39,7 @@ ATTEMPTS = "/attempts"
 
 def reports(bench: Bench) -> dict[str, Any]:
     """Return the two reports of one operation, as each of its tries has them."""
-    said = Event(reason=Reason.SUBMISSION_SUCCEEDED, message=f"submission {names.SUBMISSION}: all of it exists")
+    said = Event(reason=Reason.STARTING, message="all of it exists")
     all_of_it = Condition(type=ConditionType.SUBMITTED, status=True, reason=Reason.SUBMITTED)
     return {"report": bench.report(), "report_submitted": bench.report(events=(said,), conditions=(all_of_it,))}
 
@@ -85,17 +97,91 @@ async def let_go(bench: Bench) -> None:
         await bench.admin.patch("v1", "Pod", metadata["name"], bench.namespace, uid=metadata["uid"], patch=finalizers)
 
 
+CHECKS = ["GET kube-system", "GET {namespace}", "GET holdfast-runner", *["POST selfsubjectaccessreviews"] * 6]
+MADE = ["POST anchors", "POST attempts", "PATCH status", "POST jobs", "PATCH status", "PATCH status"]
+
+
+async def test_one_job_is_submitted_with_six_changes_and_one_list_once_its_rights_are_known(bench: Bench):
+    asked = asked_of(bench)
+    assert (await bench.begin(**reports(bench))).created is not None
+    checks = [one.format(namespace=bench.namespace) for one in CHECKS]
+    assert [one for one in asked if not one.startswith("GET v1")] == [*checks, "GET attempts", *MADE, "POST events"]
+    other = await Bench.make(bench.kube, bench.admin, bench.namespace)
+    other.activities, other.components = bench.activities, (job("other"),)
+    other.target = other.target.model_copy(update={"name": "second", "workload_uid": "uid-of-second"})
+    del asked[:]
+    assert (await other.begin()).created is not None
+    assert asked == ["GET attempts", *MADE]
+
+
+class TestRefusedAtOnce:
+    """One object is sent without a rehearsal: what is refused for good leaves nothing, and names each field."""
+
+    async def refused(self, bench: Bench, component: Component) -> str:
+        bench.components = (component,)
+        with pytest.raises(ApplicationError) as caught:
+            await bench.begin(**reports(bench))
+        assert (caught.value.type, caught.value.non_retryable) == (names.ERROR_REFUSED, True)
+        assert (await bench.anchor(), await bench.owner()) == (None, None)
+        return caught.value.message
+
+    @ROW("U14", level="e2e")
+    async def test_U14_a_field_of_a_value_that_is_not_allowed(self, bench: Bench):
+        message = await self.refused(bench, spoiled(pod(), restartPolicy="Odd"))
+        assert message.endswith(
+            "spec.restartPolicy: is not one of the allowed values; allowed: Always, OnFailure, Never (found 'Odd')"
+        )
+        assert await bench.pods() == []
+
+    @ROW("U14", level="e2e")
+    async def test_U14_a_field_that_the_server_does_not_know(self, bench: Bench):
+        message = await self.refused(bench, spoiled(job(), parallelims=3))
+        assert message.endswith("spec.parallelims: is no field that the API server knows")
+        assert await bench.admin.find("batch/v1", "Job", "work", bench.namespace) is None
+
+    async def test_what_injection_cannot_add(self, bench: Bench):
+        message = await self.refused(bench, job(metadata={"labels": {names.LABEL_ATTEMPT: "7"}}))
+        assert f"labels[{names.LABEL_ATTEMPT}]: the template sets" in message
+
+    async def test_a_name_that_is_taken(self, bench: Bench):
+        body: Object = {**job().template, "metadata": {"name": "work", "namespace": bench.namespace}}
+        there = await bench.admin.create(body)
+        message = await self.refused(bench, job())
+        assert f"Job {bench.namespace}/work is there already and is not ours" in message
+        found = await bench.admin.get("batch/v1", "Job", "work", bench.namespace)
+        assert found["metadata"]["uid"] == there["metadata"]["uid"]
+
+    async def test_what_a_quota_refuses_is_no_refusal_for_good(self, bench: Bench):
+        await limited(bench.admin, bench.namespace, {"count/jobs.batch": "0"}, name="none")
+        prepared = await bench.begin(**reports(bench))
+        assert prepared.created is not None
+        assert prepared.created.failure is not None
+        assert (prepared.created.failure.reason, prepared.created.exhausted) == ("QuotaExceeded", True)
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["status"]["sequence"] == 1, "what its workflow knows to be told is told"
+
+    @BEFORE_OR_AFTER
+    async def test_U14_a_worker_that_dies_as_it_is_refused_leaves_a_refusal(self, bench: Bench, after: bool):
+        """Its owner exists: creation asks again, as strictly, and its refusal fails the attempt."""
+        bench.components = (spoiled(job(), parallelims=3),)
+        given = reports(bench)
+        await dies_after(bench, 4 if after else 3, given)
+        prepared = await bench.begin(2, **given)
+        assert (prepared.created, prepared.owner_uid != "") == (None, True)
+        failure = (await bench.create()).failure
+        assert failure is not None
+        assert failure.reason in {"BadRequest", "Invalid"}
+        assert 'unknown field "spec.parallelims"' in failure.message
+
+
 async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
     bench.components = (config(), job())
-    send, changes = bench.kube.mutate, list[str]()
-
-    async def mutate(method: str, path: str, **options: Any) -> Object:
-        changes.append(path.rpartition("/")[2])
-        return await send(method, path, **options)
-
-    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    asked = asked_of(bench)
     prepared = await bench.begin(**reports(bench))
-    assert changes[:4] == ["anchors", "status", "attempts", bench.target.name], "the anchor never denies what exists"
+    changes = [one for one in asked if one.startswith(("POST", "PATCH")) and "review" not in one]
+    assert changes[:3] == ["POST anchors", "POST attempts", "PATCH status"], "a new anchor denies nothing"
+    assert len([one for one in asked if one.startswith("dry ")]) == 2, "of several objects some would exist"
     assert prepared.created is not None
     assert (prepared.created.failure, len(prepared.created.objects)) == (None, 2)
     owner, anchor = await bench.owner(), await bench.anchor()
@@ -105,7 +191,7 @@ async def test_S12_one_activity_makes_the_attempt_and_tells_of_it(bench: Bench):
     assert owner["status"] == {"submitted": True}
     assert anchor["status"]["sequence"] == 2
     (event,) = await bench.events()
-    assert event["message"] == f"submission {prepared.owner_uid}: all of it exists"
+    assert event["message"] == "all of it exists"
 
 
 @ROW("A19", level="e2e")
@@ -153,7 +239,7 @@ async def dies_after(bench: Bench, changes: int, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("died_after", range(9))
 async def test_A19_wherever_the_first_try_dies_the_second_finds_it_whole_or_makes_it(bench: Bench, died_after: int):
-    """Nine changes: anchor, status, owner, mark, three components, the owner's status, and the status of the end."""
+    """Nine changes: anchor, owner, mark, three components, the owner's status, the status of the end, and its Event."""
     bench.components = (config(), job(), pod())
     given = reports(bench)
     await dies_after(bench, died_after, given)

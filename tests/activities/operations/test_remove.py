@@ -10,10 +10,11 @@ import pytest
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
 from holdfast.activities.kube.client import Forbidden, Gone, Kube, NotFound, Object, Unreachable
+from holdfast.activities.operations import remove as remove_module
 from holdfast.activities.operations.remains import is_child
-from holdfast.model import Component, Event, Reason
+from holdfast.model import Component, Event, Phase, Reason
 from holdfast.model.calls.cluster import Removed
-from tests.activities.bench import Bench, config, deployment, eventually, job, pod, pod_spec
+from tests.activities.bench import Bench, asked_of, config, deployment, eventually, job, pod, pod_spec
 from tests.activities.line import Line
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
@@ -375,6 +376,95 @@ class TestAnchor:
         assert "deletionTimestamp" in anchor["metadata"]
         assert anchor["status"]["reason"] == Reason.DELETION_COMPLETE
         await let_go(bench, *key[:3])
+
+    async def test_what_goes_is_not_told_that_it_is_gone(self, bench: Bench):
+        """Each request once, but for the poll of the owners: the deleted anchor itself says that nothing is left."""
+        await bench.launch()
+        asked = asked_of(bench)
+        assert (await bench.remove(release_anchor=True, delete_anchor=True)).gone
+        assert asked[:3] == ["PATCH status", "GET attempts", "DELETE train-a1"]
+        polls = asked.count("GET attempts") - 1
+        assert asked[3:] == [
+            *["GET attempts"] * polls,
+            "GET train-a1",
+            "GET work",
+            "GET pods",
+            "PATCH train",
+            "DELETE train",
+        ]
+
+    @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+    @pytest.mark.parametrize("stays", [False, True])
+    async def test_the_quick_removal_of_what_has_ended_is_told_by_its_event_alone(
+        self, bench: Bench, phase: Phase, stays: bool, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(remove_module, "UNTOLD_SECONDS", 60.0)  # The machine may be busy.
+        await bench.launch()
+        await bench.send_report(bench.report(phase=phase))
+        asked = asked_of(bench)
+        report = bench.report(phase=phase, events=(Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted"),))
+        gone = bench.report(phase=phase, reason=Reason.DELETION_COMPLETE)
+        ending = {"release_anchor": True, "delete_anchor": not stays}
+        given: dict[str, Any] = {"report": report, "report_gone": gone, **ending}
+        assert (await bench.remove(**given)).gone
+        assert asked[:2] == ["GET attempts", "DELETE train-a1"]
+        end = ["PATCH status", "GET attempts", "PATCH train"] if stays else ["PATCH train", "DELETE train"]
+        assert asked[asked.index("GET work") :] == ["GET work", "GET pods", "POST events", *end]
+        assert [one["message"] for one in await bench.events()] == ["no longer wanted"]
+
+    async def test_the_slow_removal_of_what_has_ended_is_told(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED))
+        report = bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED)
+        assert not (await bench.remove(2.5, report=report, release_anchor=True)).gone
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["status"]["reason"] == Reason.DELETION_INITIATED
+        await bench.force_remove()
+
+    @pytest.mark.parametrize(("tries", "ends"), [(2, True), (1, False)], ids=["a second try", "a retry of what failed"])
+    async def test_a_second_try_and_a_removal_that_is_not_the_last_tell_first(
+        self, bench: Bench, tries: int, ends: bool
+    ):
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.FAILED))
+        asked = asked_of(bench)
+        removal = bench.removal(report=bench.report(phase=Phase.FAILED), release_anchor=ends)
+        assert (await bench.run(bench.activities.remove, removal, tries=tries)).gone
+        assert asked[:3] == ["PATCH status", "GET attempts", "DELETE train-a1"]
+
+    async def test_what_has_an_event_to_tell_is_told_before_it_goes(self, bench: Bench):
+        await bench.launch()
+        events = (Event(reason=Reason.DELETION_COMPLETE, message="but for what may still run on node-7"),)
+        asked = asked_of(bench)
+        gone = bench.report(sequence=1000, reason=Reason.DELETION_COMPLETE, events=events)
+        assert (await bench.remove(report_gone=gone, release_anchor=True, delete_anchor=True)).gone
+        assert asked[-4:] == ["PATCH status", "POST events", "PATCH train", "DELETE train"]
+        assert [one["message"] for one in await bench.events()] == ["but for what may still run on node-7"]
+
+    async def test_a_finalizer_that_came_since_the_last_status_is_kept(self, bench: Bench):
+        """The anchor is remembered as it was last written: what others have added since is not taken off."""
+        await bench.launch()
+        send = bench.kube.mutate
+
+        async def mutate(method: str, path: str, **options: Any) -> Object:
+            answer = await send(method, path, **options)
+            if method == "DELETE" and path.endswith("/train-a1"):
+                anchor = await bench.anchor()
+                assert anchor is not None
+                hold = {"metadata": {"finalizers": [names.FINALIZER, *HOLD]}}
+                key = (names.API_VERSION, names.ANCHOR_KIND, "train", bench.namespace)
+                await bench.admin.patch(*key, uid=anchor["metadata"]["uid"], patch=hold)
+            return answer
+
+        bench.kube.mutate = mutate  # type: ignore[method-assign]
+        assert (await bench.remove(release_anchor=True, delete_anchor=True)).gone
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert anchor["metadata"]["finalizers"] == HOLD
+        assert anchor["status"]["reason"] == Reason.DELETION_COMPLETE
+        await let_go(bench, names.API_VERSION, names.ANCHOR_KIND, "train")
 
     async def test_a_deletion_that_is_refused_is_told_as_begun(self, bench: Bench):
         await bench.launch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from holdfast.activities.data.settings import Data
 from holdfast.activities.data.stage import stage
 from holdfast.activities.kube.client import Forbidden, NotFound, Unreachable
 from holdfast.activities.site.closed import withdrawn
-from holdfast.activities.site.permission_cache import FRESH, Permits
+from holdfast.activities.site.permission_cache import FRESH, RIGHTS_FRESH, Permits
 from holdfast.activities.site.site import Site
 from holdfast.model import Limits
 from holdfast.model.calls.cluster import Target
@@ -150,6 +151,34 @@ async def test_X4_many_objects_within_a_while_ask_once_and_what_was_refused_is_a
 
 
 @ROW("X4", level="pure")
+async def test_X4_who_asks_at_the_same_time_asks_together() -> None:
+    cluster = Cluster()
+    here = site(cluster)
+    answers = await asyncio.gather(*(withdrawn(here, TARGET, POD) for _ in range(10)))
+    assert (answers, cluster.asked) == ([None] * 10, 2), "the namespace, and its account"
+    cluster.there["Namespace", "team"] = {}
+    here.permits = Permits()
+    answers = await asyncio.gather(*(withdrawn(here, TARGET, POD) for _ in range(10)))
+    assert all(one is not None and "is not enabled" in one.why for one in answers)
+    assert cluster.asked == 3
+
+
+@ROW("X4", level="pure")
+async def test_X4_who_is_broken_off_breaks_no_other_off() -> None:
+    permits, answered = Permits(), asyncio.Event()
+
+    async def question() -> str:
+        await answered.wait()
+        return "yes"
+
+    first, second = (asyncio.create_task(permits.ask("what", question)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    answered.set()
+    assert await second == "yes"
+
+
+@ROW("X4", level="pure")
 async def test_X4_what_was_allowed_is_asked_again_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < FRESH <= 60
     permits = Permits()
@@ -158,6 +187,10 @@ async def test_X4_what_was_allowed_is_asked_again_within_a_minute(monkeypatch: p
     assert not permits.has("namespace", "other")
     monkeypatch.setattr("holdfast.activities.site.permission_cache.FRESH", 0.0)
     assert not permits.has("namespace", "team")
+    assert permits.has_right("namespace", "team"), "rights are kept longer: the API server checks them too"
+    assert FRESH < RIGHTS_FRESH <= 60
+    monkeypatch.setattr("holdfast.activities.site.permission_cache.RIGHTS_FRESH", 0.0)
+    assert not permits.has_right("namespace", "team")
 
 
 @ROW("X11", level="pure")

@@ -19,7 +19,7 @@ from holdfast.activities.kube.client import (
 )
 from holdfast.activities.objects.rehearse import stays
 from holdfast.model import Component
-from tests.activities.bench import Bench, config, job, pod, service
+from tests.activities.bench import Bench, config, job, pod, service, spoiled
 from tests.quotas import limited
 
 WEBHOOK = 'admission webhook "check.example.com" denied the request: there is no such queue'
@@ -42,12 +42,6 @@ def test_only_what_stays_is_refused(error: KubeError, alone: bool, helped: bool,
     assert stays(error, [job()], waits=False) is alone
     assert stays(error, [config()], waits=False) is helped
     assert stays(error, [], waits=True) is waits
-
-
-def spoiled(component: Component, **spec: Any) -> Component:
-    template = component.model_dump()["template"]
-    template["spec"].update(spec)
-    return component.model_copy(update={"template": template})
 
 
 async def asked(bench: Bench, *components: Component, **changes: Any) -> str:

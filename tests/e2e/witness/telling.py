@@ -145,8 +145,10 @@ def false_in(told: Told, there: Iterable[Thing]) -> tuple[list[str], str]:
         late = [one for one in things if one.kind == "Pod"][:LATE_MAXIMUM]
         things, excuse = [one for one in things if one not in late], LATE if late else ""
     if not told.deployed and things:
-        alone = all(one.kind == names.ATTEMPT_KIND and one.attempt == told.attempt for one in things)
-        if alone and told.phase == "Resuming":
+        # A new anchor says nothing before its first attempt's owner is there.
+        number = told.attempt if told.phase else 1
+        alone = all(one.kind == names.ATTEMPT_KIND and one.attempt == number for one in things)
+        if alone and told.phase in {"Resuming", ""}:
             excuse = PREPARED
         else:
             lies.append(f"{told}; yet there were {_listed(things)}")

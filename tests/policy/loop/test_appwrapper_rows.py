@@ -576,9 +576,9 @@ def test_U5_an_attempt_begins_only_after_the_proof_and_every_event_says_its_atte
     life.settle().after(seconds=90).sees(running=2)
     assert life.kinds() == ["prepare", "create", "report", "observe", "remove", "prepare", "create", "report"]
     assert [number for _, number, _ in life.ran] == [1, 1, 1, 1, 1, 2, 2, 2]
-    told = [each for each in events_of(edit(life.state, told_causes=0)) if each.reason is Reason.SUBMISSION_SUCCEEDED]
-    said = [(each.attempt, each.message.partition(": ")[2]) for each in told]
-    assert said == [(1, "all of attempt 1 exists"), (2, "all of attempt 2 exists")]
+    life.sees(failed=1, job_failed=True).after(minutes=1)
+    told = [each for each in events_of(edit(life.state, told_causes=0)) if each.reason is Reason.RESETTING]
+    assert [each.attempt for each in told] == [1, 2]
 
 
 @ROW("U4", level="pure")

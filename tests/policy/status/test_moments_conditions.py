@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Cause, ConditionType, OperationKind, Phase, Reason
+from holdfast.model import Cause, ConditionType, InterruptedCreate, OperationKind, Phase, Reason, RefusedCreate
 from holdfast.model import Event as Written
+from holdfast.model.observation import Asked
 from holdfast.policy.status.report import EVENTS_MAXIMUM, conditions, events_of, report_of
 from holdfast.policy.values.edit import edit
 from tests.policy.lives.life import START, Life, workload
@@ -166,7 +167,6 @@ def caused(*reasons: Reason, told: int = 0) -> Life:
         (Reason.RETRY_LIMIT_EXCEEDED, "Warning"),
         (Reason.DELETION_FORCED, "Warning"),
         (Reason.HELD, "Warning"),
-        (Reason.SUBMISSION_SUCCEEDED, "Normal"),
         (Reason.SUSPEND_REQUESTED, "Normal"),
         (Reason.COMPLETED, "Normal"),
     ],
@@ -190,6 +190,31 @@ def test_an_event_is_a_warning_where_somebody_may_have_to_act(reason: Reason, ty
 def test_each_cause_is_written_once_and_the_latest_ten_at_most(total: int, told: int, written: list[int]):
     life = caused(*[Reason.RESETTING] * total, told=told)
     assert [each.message for each in events_of(life.state)] == [f"message {number}" for number in written]
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "told"),
+    [
+        ({}, None, False),
+        ({"refused_create": RefusedCreate.WAIT}, None, True),
+        ({"interrupted_create": InterruptedCreate.REPLACE}, None, True),
+        ({}, Asked(kind="AppWrapper", generation=1), True),
+    ],
+    ids=["created at once", "waits for refusals", "replaced whole", "a custom resource"],
+)
+def test_S12_a_submission_has_an_event_where_it_may_last_or_a_custom_resource_stands_for_it(
+    policy: dict[str, Any], asked: Asked | None, told: bool
+):
+    life = caused(Reason.SUBMISSION_SUCCEEDED)
+    state = edit(life.state, policy=edit(life.state.policy, **policy), asked=asked)
+    assert bool(events_of(state)) is told
+
+
+def test_two_causes_that_say_the_same_have_one_event():
+    """A person asks for the deletion of a workload that has ended: the request is a cause, and so is what follows."""
+    life = caused(Reason.CANCEL_REQUESTED, Reason.CANCEL_REQUESTED)
+    same = tuple(edit(each, message="its deletion was asked for") for each in life.state.causes)
+    assert [each.message for each in events_of(edit(life.state, causes=same))] == ["its deletion was asked for"]
 
 
 def test_long_messages_are_cut_to_what_the_api_server_takes():
