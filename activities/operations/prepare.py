@@ -53,6 +53,7 @@ from holdfast.activities.site.site import (
 from holdfast.errors import HoldfastError
 from holdfast.model import ObjectRef, PodSet, Report
 from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
+from holdfast.policy.values.edit import edit
 
 _WAIT_SECONDS = 0.5
 
@@ -269,8 +270,15 @@ async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Ob
     _check_names(given)
     await until_permitted(site, given, pulse)
     await refuse_revived(site, given.target, given.attempt)
-    await rehearse(site, given)
-    return await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
+    if given.target.anchor is None:
+        await rehearse(site, given)
+        return await _ensure_anchor(site, given, pulse)
+    resource = await _resource(site, given)
+    placed = _pod_sets(given.target, resource)
+    # As they are to be created: an admission policy may ask for labels that a JobSet's pod sets have.
+    whole = tuple(edit(one, pod_sets=placed[one.name]) if one.name in placed else one for one in given.components)
+    await rehearse(site, given.model_copy(update={"components": whole}))
+    return resource
 
 
 async def _find_owner(site: Site, given: PrepareInput) -> Object | None:

@@ -11,13 +11,19 @@ from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
 from holdfast.formats import manifests, native
 from holdfast.formats.appwrapper import reader as appwrapper
 from holdfast.formats.jobset import reader as jobset
+from holdfast.formats.jobset.resource import RESOURCE as JOBSET
 from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import Component, PodSet, Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
-FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (
+    appwrapper.FORMAT,
+    jobset.FORMAT._replace(resource=JOBSET),
+    native.FORMAT,
+    manifests.FORMAT,
+)
 """All formats; the first that recognizes a document reads it."""
 RESOURCES: Final[Mapping[tuple[str, str], Resource]] = {
     (one.resource.api_version, one.resource.kind): one.resource for one in FORMATS if one.resource is not None

@@ -13,12 +13,11 @@ from holdfast.model.entities.nodes import (
     NodeWord,
     OwnMarks,
 )
-from holdfast.model.life.report import Condition, Event, Report
+from holdfast.model.life.report import Condition, CopyRestarts, Event, Report
 from holdfast.model.life.state import (
     Attempt,
     Cause,
     Claims,
-    CopyRestarts,
     ExcludedNode,
     Held,
     Intent,
