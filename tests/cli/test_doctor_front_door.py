@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.cli.cluster.front_door import kueue, longest_reset, stranded
+from holdfast.cli.cluster.front_door import deciders, kueue, longest_reset, stranded
 from holdfast.model import Timings
 from holdfast.profiles.appwrapper import POLICY
 
@@ -102,3 +103,26 @@ def test_F9_quota_that_kueue_holds_for_what_is_gone_is_named(
     }
     other = {"metadata": {"namespace": "team", "name": "other", "uid": "u2"}, "status": mine["status"]}
     assert stranded([workload, {"metadata": {}}], [mine, other, {"metadata": {}}], now) == told
+
+
+@ROW("F19", level="pure")
+@pytest.mark.parametrize(
+    ("namespaces", "says"),
+    [
+        ((), "Kueue has no queue in any namespace; Holdfast's own queues decide elsewhere"),
+        (("b", "a"), "Kueue decides in a, b, where it has a queue; Holdfast's own queues decide elsewhere"),
+        (map(str, range(12)), "6, 7 and 2 more, where it has a queue"),
+    ],
+)
+def test_F19_doctor_says_who_decides_when_a_workload_runs(namespaces: Iterable[str], says: str) -> None:
+    check = deciders(namespaces)
+    assert check.good
+    assert says in check.found
+
+
+@ROW("F16", level="pure")
+def test_F16_each_kind_that_kueue_is_to_admit_is_named_where_its_configuration_lacks_it() -> None:
+    both = {**APPWRAPPERS, "jobset.x-k8s.io/jobset": False}
+    told, _ = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": POLICY}, both)
+    assert (told.good, told.warns) == (True, True), "no JobSet names a queue"
+    assert "frameworks: [jobset.x-k8s.io/jobset]" in told.found

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _CONFIG: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
 _DOCUMENT: Final = "controller_manager_config.yaml"
 _WORKLOAD: Final = ("kueue.x-k8s.io/v1beta2", "Workload")
+_QUEUES: Final = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
+_TOLD: Final = 10
+"""How many namespaces a check names."""
 _MINUTE: Final = timedelta(minutes=1)
 EXTERNAL: Final = f"{names.ATTEMPT_KIND}.v1.{names.GROUP}"
 READY: Final = timedelta(minutes=30)
@@ -47,6 +50,8 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
         forms.append(form)
         async for check in _rights_and_policies(kube, form):
             yield check
+    async for check in queueing(kube):
+        yield check
     if not forms:
         return
     try:
@@ -96,6 +101,30 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
         yield Check("kueue quota", False, found, remedy, warns=True)
     else:
         yield Check("kueue quota", True, "none is reserved for what Kueue has evicted and Holdfast has removed")
+
+
+async def queueing(kube: Kube) -> AsyncIterator[Check]:
+    """Say who decides when a workload runs: Kueue or Holdfast's own queues; nothing without Kueue (row F19)."""
+    from holdfast.activities.kube.errors import Forbidden, NotFound, UnknownKind
+
+    for version in _QUEUES:
+        try:
+            found = (await kube.list(version, "LocalQueue"))["items"]
+        except (NotFound, UnknownKind):
+            continue
+        except Forbidden as error:
+            yield not_known("queueing", error.message, "use a context that may list Kueue's LocalQueues")
+            return
+        yield deciders({str(mapping(one["metadata"]).get("namespace")) for one in found})
+        return
+
+
+def deciders(namespaces: Iterable[str]) -> Check:
+    """Say who decides, given the namespaces that have a queue of Kueue's. Pure."""
+    there = sorted(namespaces)
+    told = f"{', '.join(there[:_TOLD])}{f' and {len(there) - _TOLD} more' if len(there) > _TOLD else ''}"
+    kueue_decides = f"Kueue decides in {told}, where it has a queue" if there else "Kueue has no queue in any namespace"
+    return Check("queueing", True, f"{kueue_decides}; Holdfast's own queues decide elsewhere")
 
 
 async def _rights_and_policies(kube: Kube, form: Resource) -> AsyncIterator[Check]:

@@ -58,7 +58,8 @@ def test_F16_counts_that_others_decide_by_are_told_by_a_report_of_their_own():
     seen = life.state.observation
     assert seen is not None
     counts = {"a": CopyCounts(expected=2, ready=1, active=2), "b": CopyCounts(expected=1, ready=1, active=1)}
-    views = {name: edit(view, copies=counts.get(name)) for name, view in seen.components.items()}
+    (view,) = seen.components.values()
+    views = {name: edit(view, copies=one) for name, one in counts.items()}
     life.state = edit(life.state, observation=edit(seen, components=views))
     life.settle()
     operation = life.state.operation
