@@ -1,4 +1,4 @@
-"""Kueue decides when a JobSet runs that is Holdfast's: admitted, preempted, admitted again and finished (rows F8, F16)."""
+"""Kueue decides when a JobSet of Holdfast's runs: admitted, preempted, admitted again, finished (rows F8, F16)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def asks(space: Space, name: str, priority: str = "") -> dict[str, Any]:
     made = jobset(space, work, name=name)
     made["metadata"]["labels"] = {LABEL_QUEUE: QUEUE} | ({LABEL_PRIORITY: priority} if priority else {})
     return made
+
+
+def is_complete(found: dict[str, Any]) -> bool:
+    return conditions(found).get("Completed") == "True"
 
 
 @contextlib.asynccontextmanager
@@ -94,9 +98,7 @@ async def test_F16_kueue_admits_a_jobset_preempts_it_and_finishes_it(stack: Stac
                 assert not await space.pods("patient")
                 await shows(space, all_ready, "the more important one runs", 120, name="urgent")
                 await space.complete("urgent")
-                await shows(
-                    space, lambda one: conditions(one).get("Completed") == "True", "it is complete", name="urgent"
-                )
+                await shows(space, is_complete, "it is complete", name="urgent")
 
                 async def is_finished() -> bool:
                     told = (await kueue.workloads())["JobSet urgent"]["status"]["conditions"]
