@@ -11,11 +11,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.kube.client import NotFound
-from holdfast.activities.kube.errors import UnknownKind
+from holdfast.activities.kube.errors import Forbidden, UnknownKind
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.queue import LookQueueInput, QueueHolder, SeenQueue
 
-KUEUE = (("kueue.x-k8s.io/v1beta2", "ClusterQueue"), ("kueue.x-k8s.io/v1beta1", "ClusterQueue"))
+KUEUE: Final = (("kueue.x-k8s.io/v1beta2", "LocalQueue"), ("kueue.x-k8s.io/v1beta1", "LocalQueue"))
 _DEADLINE: Final = timedelta(seconds=5)
 
 
@@ -38,7 +38,13 @@ async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQ
         listed = workloads.get(holder.workload) == holder.uid
         if not listed and not await _lives(client, holder) and not await _holds(site, holder):
             gone.append(holder.uid)
-    return SeenQueue(kueue=await _kueue(site), workloads=tuple(workloads), gone=tuple(gone))
+    namespaces = await _kueue_namespaces(site)
+    return SeenQueue(
+        kueue=namespaces is None,
+        kueue_namespaces=namespaces or (),
+        workloads=tuple(workloads),
+        gone=tuple(gone),
+    )
 
 
 async def _open(client: Client, given: LookQueueInput) -> dict[str, str]:
@@ -83,11 +89,14 @@ async def _holds(site: Site, holder: QueueHolder) -> bool:
     return False
 
 
-async def _kueue(site: Site) -> bool:
+async def _kueue_namespaces(site: Site) -> tuple[str, ...] | None:
+    """Return the namespaces that have a queue of Kueue's; None if the cluster serves them, and does not show them."""
     for api_version, kind in KUEUE:
         try:
-            await site.kube.resource(api_version, kind)
-        except UnknownKind:
+            found = (await site.kube.list(api_version, kind))["items"]
+        except (NotFound, UnknownKind):
             continue
-        return True
-    return False
+        except Forbidden:
+            return None
+        return tuple(sorted({str(one["metadata"]["namespace"]) for one in found}))
+    return ()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-from holdfast import names
+from holdfast import formats, names
 from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.objects.claims import CLAIM, CLAIMS_TOLD
@@ -73,7 +73,8 @@ def recognized(target: Target, claim: VolumeClaim, found: Object) -> Object:
         raise Refusal("BeingDeleted", f"{what} is still being deleted")
     if is_ours(target, found):
         return found
-    if any(one.get("kind") == names.ANCHOR_KIND for one in mappings(metadata.get("ownerReferences"))):
+    kinds = {names.ANCHOR_KIND, *(kind for _, kind in formats.RESOURCES)}
+    if any(one.get("kind") in kinds for one in mappings(metadata.get("ownerReferences"))):
         raise Refusal("BeingDeleted", f"{what} belongs to an earlier workload, and goes with it")
     if not claim.retain:
         why = "expected the retention policy Retain, since it would be deleted with a workload that has not made it"

@@ -53,6 +53,7 @@ from holdfast.activities.site.site import (
 from holdfast.errors import HoldfastError
 from holdfast.model import FailureClass, ObjectRef, PodSet, Report
 from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
+from holdfast.policy.values.edit import edit
 
 _WAIT_SECONDS = 0.5
 
@@ -121,7 +122,7 @@ async def _prepare_and_create(
     if not begun.surely_alone():
         # A removal that found no anchor could have no report on it.
         if tries_at_once:
-            await rehearse(site, given)
+            await rehearse(site, _as_placed(given, anchor))
         return await _make_owner(site, given, pulse, anchor, given.report)
     is_new = sequence_of(given.target, anchor) < 0 and given.report.is_status_alone
     later, shown = (0, anchor) if is_new else await applied(site, given.target, given.report)
@@ -144,7 +145,7 @@ async def _prepare_and_create(
     ended = names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations"))
     created = await create_under(site, completed, pulse, objects, None if ended else owner)
     if tries_at_once and _is_refused(created):
-        await _refuse_or_go_on(site, given, ref_of(owner, names.API_VERSION, names.ATTEMPT_KIND))
+        await _refuse_or_go_on(site, _as_placed(given, anchor), ref_of(owner, names.API_VERSION, names.ATTEMPT_KIND))
     return prepared.model_copy(update={"created": created})
 
 
@@ -211,7 +212,7 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
     living = owner if owner is not None and "deletionTimestamp" not in owner["metadata"] else None
     uid = living["metadata"]["uid"] if living is not None else ""
     if begun and uid != begun:
-        name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
+        name = f"{given.target.namespace}/{given.target.attempt_name(given.attempt)}"
         lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
         return _prepared(site, given, pulse, anchor, begun, Created(failure=lost))
     if not uid or anchor is None:
@@ -302,14 +303,26 @@ async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse, *, re
     _check_names(given)
     await until_permitted(site, given, pulse)
     await refuse_revived(site, given.target, given.attempt)
+    if given.target.anchor is None:
+        if rehearses:
+            await rehearse(site, given)
+        return await _ensure_anchor(site, given, pulse)
+    resource = await _resource(site, given)
     if rehearses:
-        await rehearse(site, given)
-    return await (_ensure_anchor(site, given, pulse) if given.target.anchor is None else _resource(site, given))
+        await rehearse(site, _as_placed(given, resource))
+    return resource
+
+
+def _as_placed(given: PrepareInput, resource: Object) -> PrepareInput:
+    """Return it with the components as they are to be created: an admission policy may ask for a pod set's labels."""
+    placed = _pod_sets(given.target, resource)
+    whole = tuple(edit(one, pod_sets=placed[one.name]) if one.name in placed else one for one in given.components)
+    return given.model_copy(update={"components": whole})
 
 
 async def _find_owner(site: Site, given: PrepareInput) -> Object | None:
     """Return this attempt's owner, if it exists."""
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     ours = owner is not None and mapping(owner.get("spec")).get("workloadUid") == given.target.workload_uid
     return owner if ours else None
@@ -409,7 +422,7 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
 async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: Pulse) -> Object:
     """Return this attempt's owner, and create it if there is none; wait for one that is being deleted to go."""
     target, kube = given.target, site.kube
-    name = names.attempt_name(target.name, given.attempt)
+    name = target.attempt_name(given.attempt)
     key = (names.API_VERSION, names.ATTEMPT_KIND, name, target.namespace)
     while True:
         try:
@@ -473,7 +486,7 @@ def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object
         "apiVersion": names.API_VERSION,
         "kind": names.ATTEMPT_KIND,
         "metadata": {
-            "name": names.attempt_name(target.name, given.attempt),
+            "name": target.attempt_name(given.attempt),
             "namespace": target.namespace,
             "labels": {
                 **labels_of(site.installation, target.workload_uid, target.shard),

@@ -11,13 +11,19 @@ from holdfast.errors import DocumentWarning, InvalidWorkload, Problem
 from holdfast.formats import manifests, native
 from holdfast.formats.appwrapper import reader as appwrapper
 from holdfast.formats.jobset import reader as jobset
+from holdfast.formats.jobset.resource import RESOURCE as JOBSET
 from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import Component, PodSet, Policy, Status, Workload
 from holdfast.profiles import PROFILES
 
-FORMATS: Final[tuple[Format, ...]] = (appwrapper.FORMAT, jobset.FORMAT, native.FORMAT, manifests.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (
+    appwrapper.FORMAT,
+    jobset.FORMAT._replace(resource=JOBSET),
+    native.FORMAT,
+    manifests.FORMAT,
+)
 """All formats; the first that recognizes a document reads it."""
 RESOURCES: Final[Mapping[tuple[str, str], Resource]] = {
     (one.resource.api_version, one.resource.kind): one.resource for one in FORMATS if one.resource is not None
@@ -116,10 +122,7 @@ def pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
     Raises:
         InvalidWorkload: with every problem found, each with its path and what is allowed there.
     """
-    if RESOURCES[document["apiVersion"], document["kind"]].bare(document) == document:
-        return {}
-    (workload,) = read({**document, "status": None}, cluster="cluster")
-    return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
+    return RESOURCES[document["apiVersion"], document["kind"]].pod_sets(document)
 
 
 def status_in_source_form(workload: Workload, status: Status) -> Json:

@@ -12,12 +12,11 @@ from .entities.nodes import (
     OwnMarks,
 )
 from .life.evidence import Evidence
-from .life.report import Condition, Event, Report
+from .life.report import Condition, CopyRestarts, Event, Report
 from .life.state import (
     Attempt,
     Cause,
     Claims,
-    CopyRestarts,
     ExcludedNode,
     Held,
     Intent,

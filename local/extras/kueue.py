@@ -23,9 +23,11 @@ from holdfast.local.system.ports import LOOPBACK
 
 NAME = "kueue"
 PORTS = ("kueue", "kueue-webhook")
-FRAMEWORKS = ("batch/job", "workload.codeflare.dev/appwrapper")
+FRAMEWORKS = ("batch/job", "workload.codeflare.dev/appwrapper", "jobset.x-k8s.io/jobset")
 EXTERNAL_FRAMEWORKS = ("Attempt.v1.holdfast.dev",)
-_ASKED = frozenset({"appwrappers", "jobs", "workloads", "clusterqueues", "localqueues", "resourceflavors", "cohorts"})
+_ASKED = frozenset(
+    {"appwrappers", "jobsets", "jobs", "workloads", "clusterqueues", "localqueues", "resourceflavors", "cohorts"}
+)
 """The resources for which the API server calls its webhooks here."""
 _METRICS = "/etc/kueue/metrics/certs"
 """The folder in which Kueue 0.19 looks for its metrics' certificates, regardless of its configuration."""

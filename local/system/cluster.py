@@ -110,7 +110,12 @@ def apply_deploy(kubectl: Kubectl) -> None:
     if not kubectl("get", "crd", *theirs, "--output=name"):
         _apply(kubectl, ["-k", str(FOLDER / "appwrapper")])
         _await_storage(kubectl, FOLDER / "appwrapper" / "crd.yaml")
-        _await_appwrappers(kubectl)
+        _await_created(kubectl, _PROBE)
+    if not kubectl("get", "crd", f"--field-selector=metadata.name={_JOBSETS}", "--output=name"):
+        _apply(kubectl, ["-f", str(_JOBSET_DEFINITION)])
+        _await_storage(kubectl, _JOBSET_DEFINITION)
+    _apply(kubectl, ["-k", str(FOLDER / "jobset")])
+    _await_created(kubectl, _JOBSET_PROBE)
 
 
 def _await_storage(kubectl: Kubectl, definition: Path) -> None:
@@ -144,20 +149,34 @@ spec:
 """
 
 
-def _await_appwrappers(kubectl: Kubectl) -> None:
-    """Wait until AppWrappers can be created: for some seconds their policies do not know the kind, and reject it."""
+_JOBSETS = "jobsets.jobset.x-k8s.io"
+_JOBSET_DEFINITION = PACKAGE / "crds" / "jobset-0.12.0.json"
+"""As JobSet 0.12.0 publishes it, without descriptions. On other clusters JobSet's own installation brings it."""
+_JOBSET_PROBE = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {generateName: probe-, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  replicatedJobs:
+  - name: probe
+    template: {spec: {template: {spec: {containers: [{name: main, image: none}]}}}}
+"""
+
+
+def _await_created(kubectl: Kubectl, probe: str) -> None:
+    """Wait until an object can be created: for some seconds the policies of its kind do not know it, and reject it."""
     deadline = time.monotonic() + _PROBED_FOR
     while True:
         try:
-            if "holdfast.dev/created-by" in kubectl(
-                "create", "--dry-run=server", "-o", "json", "-f", "-", stdin=_PROBE
-            ):
+            if "holdfast.dev/created-by" in kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=probe):
                 return
             why = "nobody is named as who created it"
         except StackError as error:
             why = str(error)
         if time.monotonic() > deadline:
-            raise StackError(f"AppWrappers cannot be created {_PROBED_FOR:.0f} s after their policies were: {why}")
+            kind = yaml.safe_load(probe)["kind"]
+            raise StackError(f"{kind}s cannot be created {_PROBED_FOR:.0f} s after their policies were: {why}")
         time.sleep(0.2)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from holdfast.cli.cluster.front_door import kueue, longest_reset, stranded
+from holdfast.cli.cluster.front_door import deciders, kueue, longest_reset, stranded
 from holdfast.model import Timings
 from holdfast.profiles.appwrapper import POLICY
 
 ROW = pytest.mark.row
 VERSION = "config.kueue.x-k8s.io/v1beta2"
+APPWRAPPERS = {"workload.codeflare.dev/appwrapper": True}
 INTEGRATIONS = {
     "frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"],
     "externalFrameworks": ["Attempt.v1.holdfast.dev"],
@@ -39,7 +41,7 @@ def test_F9_kueues_recovery_is_compared_with_the_longest_reset(
     waits: dict[str, Any] | None, *, warns: bool, says: str
 ) -> None:
     config = {"apiVersion": VERSION, "integrations": INTEGRATIONS, "waitForPodsReady": waits}
-    _, recovery = kueue(config, {"the defaults": POLICY}, queued=True)
+    _, recovery = kueue(config, {"the defaults": POLICY}, APPWRAPPERS)
     assert (recovery.good, recovery.warns) == (True, warns)
     assert says in recovery.found
 
@@ -50,11 +52,11 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
     slow = POLICY.model_copy(update={"timings": timings})
     assert longest_reset(slow) == timedelta(hours=1, minutes=13, seconds=30)
     policies = {"the defaults": POLICY, "team/slow": slow}
-    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, policies, queued=True)
+    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, policies, APPWRAPPERS)
     assert "a reset of team/slow may take 1h13m30s" in recovery.found
-    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, policies, queued=True)
+    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, policies, APPWRAPPERS)
     for unread in ({"apiVersion": VERSION, "waitForPodsReady": {"timeout": "soon"}}, {"apiVersion": "x/v1beta1"}):
-        _, recovery = kueue(unread, policies, queued=True)
+        _, recovery = kueue(unread, policies, APPWRAPPERS)
         assert recovery.unknown
 
 
@@ -63,11 +65,11 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
 @pytest.mark.parametrize("left_out", ["frameworks", "externalFrameworks", ""])
 def test_F6_what_kueue_lacks_to_tell_an_attempt_is_named(left_out: str, *, queued: bool) -> None:
     integrations: dict[str, Any] = {name: those for name, those in INTEGRATIONS.items() if name != left_out}
-    told, _ = kueue({"integrations": integrations}, {"the defaults": POLICY}, queued=queued)
+    told, _ = kueue({"integrations": integrations}, {"the defaults": POLICY}, dict.fromkeys(APPWRAPPERS, queued))
     assert told.good is (not left_out or not queued), "it matters once an AppWrapper names a queue"
     assert told.warns is (bool(left_out) and not queued)
     assert left_out in told.found
-    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, queued=True)
+    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, APPWRAPPERS)
     assert not odd.good
 
 
@@ -101,3 +103,26 @@ def test_F9_quota_that_kueue_holds_for_what_is_gone_is_named(
     }
     other = {"metadata": {"namespace": "team", "name": "other", "uid": "u2"}, "status": mine["status"]}
     assert stranded([workload, {"metadata": {}}], [mine, other, {"metadata": {}}], now) == told
+
+
+@ROW("F19", level="pure")
+@pytest.mark.parametrize(
+    ("namespaces", "says"),
+    [
+        ((), "Kueue has no queue in any namespace; Holdfast's own queues decide elsewhere"),
+        (("b", "a"), "Kueue decides in a, b, where it has a queue; Holdfast's own queues decide elsewhere"),
+        (map(str, range(12)), "6, 7 and 2 more, where it has a queue"),
+    ],
+)
+def test_F19_doctor_says_who_decides_when_a_workload_runs(namespaces: Iterable[str], says: str) -> None:
+    check = deciders(namespaces)
+    assert check.good
+    assert says in check.found
+
+
+@ROW("F16", level="pure")
+def test_F16_each_kind_that_kueue_is_to_admit_is_named_where_its_configuration_lacks_it() -> None:
+    both = {**APPWRAPPERS, "jobset.x-k8s.io/jobset": False}
+    told, _ = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": POLICY}, both)
+    assert (told.good, told.warns) == (True, True), "no JobSet names a queue"
+    assert "frameworks: [jobset.x-k8s.io/jobset]" in told.found

@@ -141,7 +141,8 @@ class QueueWorkflow(Entity):
                 seen = look.result()
             except (ActivityError, asyncio.CancelledError):
                 return state  # The cluster is looked at again.
-            state, orders = policy.on_look(state, policy.Seen(seen.kueue, seen.workloads, seen.gone), now)
+            found = policy.Seen(seen.kueue, seen.workloads, seen.gone, seen.kueue_namespaces)
+            state, orders = policy.on_look(state, found, now)
             self._outbox.put(orders)
         return state
 

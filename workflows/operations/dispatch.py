@@ -56,6 +56,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.failures.avoided_nodes import leaves_marked
     from holdfast.policy.failures.selection import selection_of
     from holdfast.policy.loop.operations import patience, patience_left
+    from holdfast.policy.status.report import shows_copies
     from holdfast.policy.values.edit import edit
     from holdfast.policy.verdicts.fate import matters
     from holdfast.policy.verdicts.walltime import USUAL_GRACE, backstop
@@ -225,8 +226,12 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
 
 
 def deletes_anchor(spec: Workload, state: State) -> bool:
-    """Whether the anchor is deleted with the last objects; a custom resource also after its TTL (A13)."""
-    expired = spec.source.generation is not None and state.outcome is Phase.SUCCEEDED
+    """Whether the anchor is deleted with the last objects; a custom resource also after its TTL (A13).
+
+    A JobSet's TTL is for its failure too: until then what has ended stays (row F16).
+    """
+    ended = {Phase.SUCCEEDED, Phase.FAILED} if shows_copies(spec) else {Phase.SUCCEEDED}
+    expired = spec.source.generation is not None and state.outcome in ended
     return expired or state.outcome is Phase.CANCELLED or state.intent.cancel
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from holdfast import names
 from holdfast.errors import Problem, field_path, problems_of
 from holdfast.formats.appwrapper.document import GROUP_KIND, LABEL, ComponentPart, PodSetInfoPart, PodSetPart
 from holdfast.formats.jobset import document
@@ -86,9 +87,13 @@ def read_components(
 
 
 def _check_restarts(template: Json, path: str, problems: list[Problem]) -> None:
-    """Refuse a JobSet that restarts itself: only the AppWrapper controls its lifecycle (row F10)."""
+    """Refuse a JobSet that restarts itself, or is Holdfast's: only the AppWrapper controls its lifecycle (row F10)."""
     if group_kind(template) != document.GROUP_KIND:
         return
+    manager = inside(template, "spec", "managedBy")
+    if names.is_own_manager(str(manager)):
+        says = "expected none, or another controller's: Holdfast runs the AppWrapper, and not what is in it once more"
+        problems.append(Problem(f"{path}.spec.managedBy", says, manager))
     where, says = f"{path}.spec.failurePolicy", "the AppWrapper restarts it, as often as its own retryLimit says"
     restarts = inside(template, "spec", "failurePolicy", "maxRestarts")
     if restarts not in (None, 0):

@@ -17,6 +17,7 @@ from holdfast.formats.jobset.policy import read_policy
 from holdfast.formats.jobset.status import status
 from holdfast.formats.pods import group_kind
 from holdfast.formats.published import (
+    LABEL_QUEUE,
     MetadataPart,
     check_controller,
     each_by,
@@ -28,7 +29,7 @@ from holdfast.formats.published import (
 from holdfast.formats.registry import Format
 from holdfast.formats.settings import Given, Settings, known_name, read_settings
 from holdfast.formats.text import Json
-from holdfast.model import Policy, Source, Workload
+from holdfast.model import Policy, Source, SuspendMode, Workload
 from holdfast.profiles.jobset import POLICY
 
 _OWN: Final = f"{names.GROUP}/"
@@ -75,6 +76,10 @@ def read(
 
     def values() -> dict[str, Any]:
         policy = read_policy(shape, defaults)
+        if LABEL_QUEUE in (metadata.labels or {}) and names.is_own_manager(spec.managedBy or ""):
+            # Kueue may admit it elsewhere the next time: its Jobs are made anew, with the pod sets of that admission.
+            deletion = policy.deletion.model_copy(update={"suspend": SuspendMode.DELETE})
+            policy = policy.model_copy(update={"deletion": deletion})
         if wrong := settings.rule_problems(policy):
             raise InvalidWorkload(wrong, source)
         own = {

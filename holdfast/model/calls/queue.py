@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
 from holdfast.model import Payload
 from holdfast.model.packed import PackedPayload
 
@@ -30,7 +34,9 @@ class SeenQueue(PackedPayload):
     """The result of `LookQueueInput`."""
 
     kueue: bool
-    """Whether the cluster serves Kueue's queues."""
+    """Whether Kueue decides in the whole cluster: it serves Kueue's queues, and it is not known in which namespaces."""
+    kueue_namespaces: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The namespaces in which Kueue decides: those with a LocalQueue (row F19)."""
     workloads: tuple[str, ...]
     """The ids of the open workflows that this queue admits."""
     gone: tuple[str, ...]

@@ -198,7 +198,9 @@ class QueueState(PackedPayload):
     full: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether workloads were turned away because the queue was full: they are asked again once there is room."""
     kueue: bool = False
-    """Whether Kueue is installed in its cluster: then queueing is Kueue's, and this queue admits all."""
+    """Whether Kueue decides in its whole cluster: then this queue admits all."""
+    kueue_namespaces: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The namespaces in which Kueue decides: this queue admits what is in them, and counts none of it (row F19)."""
     closing: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """Why it must end, once a person has requested that."""
     owed: Annotated[tuple[QueueOwed, ...], Field(exclude_if=lambda value: not value)] = ()

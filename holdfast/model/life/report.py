@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from holdfast.model.observation import Payload
+from holdfast.model.base import Time
+from holdfast.model.observation import CopyCounts, Failure, Payload
 from holdfast.model.vocabulary import ConditionType, Phase, Reason
 
 
@@ -36,6 +37,25 @@ class Entry(Payload):
     uid: str
 
 
+class CopyRestarts(Payload):
+    """How often one copy of a component was restarted alone (row J23)."""
+
+    restarts: int
+    """Over all attempts."""
+    charged: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How many of these charged a budget of the workload, and have not been forgiven."""
+    attempt: int
+    """The attempt in which it was last restarted."""
+    launches: int
+    """How often it was restarted in that attempt."""
+    at: Time
+    """When it was last restarted: its back-off counts from there."""
+
+    def launches_in(self, attempt: int) -> int:
+        """Return how often it was restarted in this attempt, the last or a later one."""
+        return self.launches if self.attempt == attempt else 0
+
+
 class Report(Payload):
     """A status on its way to the anchor: applied only over a lower sequence, so that it may arrive twice or late."""
 
@@ -49,6 +69,14 @@ class Report(Payload):
     conditions: tuple[Condition, ...] = ()
     generation: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
     """The applied generation of the custom resource that stands for the workload; None if an Anchor does."""
+    copies: Annotated[dict[str, CopyCounts], Field(exclude_if=lambda value: not value)] = {}
+    """The counts of each component that is made in copies, for a custom resource whose status shows them (row F16)."""
+    copy_restarts: Annotated[dict[str, dict[int, CopyRestarts]], Field(exclude_if=lambda value: not value)] = {}
+    """How often each copy was restarted alone, for the same."""
+    used: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = {}
+    """The use of each budget, for the same."""
+    failure: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
+    """The failure that ended it, for the same."""
     events: tuple[Event, ...] = ()
     unlist: Annotated[tuple[Entry, ...], Field(exclude_if=lambda value: not value)] = ()
     """The entries that must leave the registry before this report is written (row L30)."""
@@ -63,7 +91,7 @@ class Report(Payload):
         return not (self.events or self.unlist or self.before)
 
     def says_the_same_as(self, other: Report | None) -> bool:
-        """Whether the other report would result in the same anchor status as this one."""
-        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None}
+        """Whether the other report would result in the same anchor status as this one, but for counts of copies."""
+        way: dict[str, Any] = {"sequence": 0, "events": (), "unlist": (), "before": None, "copies": {}}
         way |= {"generation": None, "repeats": False}
         return other is not None and self.model_copy(update=way) == other.model_copy(update=way)

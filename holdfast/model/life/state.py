@@ -13,7 +13,7 @@ from holdfast.model.entities.graph import GraphNews
 from holdfast.model.entities.queue import Turn
 from holdfast.model.gang.state import Gang
 from holdfast.model.life.evidence import Evidence
-from holdfast.model.life.report import Report
+from holdfast.model.life.report import CopyRestarts, Report
 from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
 from holdfast.model.spec.component import PodSet
@@ -233,25 +233,6 @@ class Attempt(Payload):
     def submission(self) -> str:
         """The name of its submission for people; its id is the uid of the attempt's owner (row S12)."""
         return f"submission {self.owner_uid}" if self.owner_uid else "its submission"
-
-
-class CopyRestarts(Payload):
-    """How often one copy of a component was restarted alone (row J23)."""
-
-    restarts: int
-    """Over all attempts."""
-    charged: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
-    """How many of these charged a budget of the workload, and have not been forgiven."""
-    attempt: int
-    """The attempt in which it was last restarted."""
-    launches: int
-    """How often it was restarted in that attempt."""
-    at: Time
-    """When it was last restarted: its back-off counts from there."""
-
-    def launches_in(self, attempt: int) -> int:
-        """Return how often it was restarted in this attempt, the last or a later one."""
-        return self.launches if self.attempt == attempt else 0
 
 
 class Cause(Payload):

@@ -39,6 +39,8 @@ SHOWN: Final = 500
 """How many waiting workloads, and how many admitted ones, a status names."""
 _DETAILED: Final = 20
 """How many workloads of a queue the Temporal UI shows."""
+_NAMED: Final = 5
+"""How many namespaces a message names."""
 _ROOMY: Final = 0.9
 """The fill level of a queue's memory below which it asks again the workloads that it turned away."""
 _FULL: Final = f"its queue is full: it remembers at most {ITEMS_MAXIMUM:,} workloads, fewer if they request many kinds"
@@ -57,10 +59,13 @@ class Seen:
     """The result of a look at a queue's cluster."""
 
     kueue: bool
+    """Whether Kueue decides in the whole cluster."""
     workloads: tuple[str, ...]
     """The open workflows of this queue."""
     gone: tuple[str, ...]
     """The uids of admitted workloads whose workflow is closed, and of which no pod is left."""
+    kueue_namespaces: tuple[str, ...] = ()
+    """The namespaces in which Kueue decides."""
 
 
 def begun(queue: Queue) -> QueueState:
@@ -161,9 +166,20 @@ def on_look(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, 
     unsure = tuple(state.items[uid].workload for uid in state.doubted if state.items[uid].workload in there)
     # The first look may have begun before the doubt arose; the second one has not.
     doubted = {uid: left - 1 for uid, left in state.doubted.items() if left > 1}
-    state = edit(state, looked_at=now, looks=state.looks + 1, kueue=given.kueue, awaited=awaited, doubted=doubted)
+    state = edit(state, looked_at=now, looks=state.looks + 1, awaited=awaited, doubted=doubted)
+    state = edit(state, kueue=given.kueue, kueue_namespaces=given.kueue_namespaces)
     why = f"queue {state.queue.name} asks how it stands"
     return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed, *unsure))
+
+
+def _is_kueues(state: QueueState, item: QueueItem) -> bool:
+    """Whether Kueue, and not this queue, decides when a workload runs (row F19)."""
+    return state.kueue or names.parse_workflow_id(item.workload)[1] in state.kueue_namespaces
+
+
+def _own(state: QueueState) -> list[QueueItem]:
+    """Return the workloads that this queue itself decides for."""
+    return [one for one in state.items.values() if not _is_kueues(state, one)]
 
 
 def _is_full(state: QueueState, share: float = 1) -> bool:
@@ -251,10 +267,10 @@ def _in_order(state: QueueState) -> list[tuple[str, QueueItem]]:
 
 def _judged(state: QueueState) -> Iterator[tuple[str, QueueItem, str]]:
     """Yield the waiting workloads in their order, each with the reason it is not admitted; empty: it is admitted."""
-    room, used = state.queue.room, _used(state.items.values())
+    room, used = state.queue.room, _used(_own(state))
     first = ""
     for uid, item in _in_order(state):
-        if state.kueue:
+        if _is_kueues(state, item):
             yield uid, item, ""
             continue
         large = _short(item.demand, room, {})
@@ -297,7 +313,7 @@ def _short(demand: Mapping[str, int], room: Mapping[str, int], used: Mapping[str
 
 def status(state: QueueState) -> QueueStatus:
     """Return the status of a queue."""
-    used = _used(state.items.values())
+    used = _used(_own(state))
     admitted = sorted((one.since, uid) for uid, one in state.items.items() if one.admitted)
     waiting = _waiting(state)
     lines = [_line(uid, item, at, why) for at, (uid, item, why) in enumerate(islice(waiting, SHOWN), start=1)]
@@ -350,13 +366,18 @@ def _message(state: QueueState, waiting: Sequence[tuple[str, QueueItem, str]]) -
         return closed.replace("its queue", "it", 1)
     if state.kueue:
         return "Kueue is installed in its cluster: queues are Kueue's, and this one lets all in"
-    return "nobody waits" if not waiting else f"{len(waiting)} waiting; the first: {waiting[0][2]}"
+    if state.kueue_namespaces and any(_is_kueues(state, one) for one in state.items.values()):
+        shown = ", ".join(state.kueue_namespaces[:_NAMED]) + ("..." if len(state.kueue_namespaces) > _NAMED else "")
+        kueues = f"; Kueue decides in {shown}, and this queue lets in what is there"
+    else:
+        kueues = ""
+    return ("nobody waits" if not waiting else f"{len(waiting)} waiting; the first: {waiting[0][2]}") + kueues
 
 
 def details(state: QueueState) -> str:
     """Return the status of a queue in Markdown, for the Temporal UI."""
     waiting, held = _waiting(state), [one for one in state.items.values() if one.admitted]
-    used = _used(held)
+    used = _used(_own(state))
     rows = [
         f"| {key} | {format_quantity(used.get(key, 0))} | {format_quantity(most)} |"
         for key, most in state.queue.room.items()

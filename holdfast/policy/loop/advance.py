@@ -23,7 +23,7 @@ from holdfast.policy.sides.staging import fetching, skipped
 from holdfast.policy.status.audit import audited
 from holdfast.policy.status.blocked import told_why
 from holdfast.policy.status.queued import follow as queue_followed
-from holdfast.policy.status.report import overrun_in, quota_in, report_of
+from holdfast.policy.status.report import landmarks, overrun_in, quota_in, report_of, shows_copies
 from holdfast.policy.values.decision import (
     Cancel,
     Checkpoint,
@@ -477,6 +477,8 @@ def _report(spec: Workload, state: State) -> Step | None:
     if last is not None and told.phase is last.phase:
         if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):
             return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
+        if shows_copies(spec) and landmarks(told) != landmarks(last):
+            return Run(OperationKind.REPORT, "telling the cluster how its Jobs stand")
         if overrun_in(told) != overrun_in(last):
             return Run(OperationKind.REPORT, "telling the cluster whether it asks for more pods than its quota is for")
         if last.reason not in _PASSING or told.reason in _PASSING:

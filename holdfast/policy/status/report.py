@@ -17,8 +17,10 @@ from holdfast.model import (
 )
 from holdfast.policy.attempt.ending import is_unproven
 from holdfast.policy.attempt.health import REMOVING, current, expected_now, not_ready
+from holdfast.policy.attempt.park import shown
 from holdfast.policy.attempt.scale import is_at_nothing, overrun
 from holdfast.policy.status.registry import unlisted
+from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.decide import failure_reason
 
 _HOLDS_QUOTA = {
@@ -169,7 +171,7 @@ def overrun_in(report: Report) -> str:
 
 def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Event, ...] = ()) -> Report:
     """Return the status for readers in the cluster."""
-    return Report(
+    report = Report(
         sequence=sequence,
         phase=state.phase,
         reason=state.reason,
@@ -182,6 +184,37 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
         generation=state.asked.generation if state.asked is not None else None,
         unlist=unlisted(spec, state),
     )
+    if not shows_copies(spec):
+        return report
+    seen = shown(state)
+    copies = {name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {}
+    return edit(
+        report, copies=copies, copy_restarts=state.copy_restarts, used=state.used, failure=state.outcome_failure
+    )
+
+
+def shows_copies(spec: Workload) -> bool:
+    """Whether a custom resource shows how its copies stand, as a JobSet does (row F16)."""
+    return spec.source.generation is not None and any(one.copies is not None for one in spec.components)
+
+
+def landmarks(report: Report) -> tuple[object, ...]:
+    """Return what others decide by in the counts of copies: the status is reported again once it differs (row F16).
+
+    Other counts wait for the next report: hundreds of Jobs would have the status written hundreds of times.
+    """
+    each = (
+        (
+            name,
+            one.ready + one.succeeded >= one.expected,
+            one.succeeded >= one.expected,
+            one.failed,
+            bool(one.active),
+            bool(one.suspended),
+        )
+        for name, one in sorted(report.copies.items())
+    )
+    return (quota_in(report), *each)
 
 
 def events_of(state: State) -> tuple[Event, ...]:

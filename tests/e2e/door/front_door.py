@@ -47,16 +47,16 @@ def appwrapper(
 
 
 async def applied(space: Space, document: dict[str, Any]) -> Handle:
-    """Apply an AppWrapper, and return the workflow that is to be its life."""
+    """Apply a custom resource, and return the workflow that is to be its life."""
     made = await space.site.kube.create(document)
-    workflow_id = names.workflow_id(space.site.cluster, space.namespace, made["metadata"]["name"])
+    workflow_id = names.workflow_id(space.site.cluster, space.namespace, made["metadata"]["name"], document["kind"])
     handle: Handle = space.site.client.get_workflow_handle(workflow_id, result_type=Status)
     space.handles.append(handle)
     return handle
 
 
-async def read(space: Space, name: str = "train") -> dict[str, Any] | None:
-    return await space.site.kube.find(*KIND, name, space.namespace)
+async def read(space: Space, name: str = "train", kind: tuple[str, str] = KIND) -> dict[str, Any] | None:
+    return await space.site.kube.find(*kind, name, space.namespace)
 
 
 def conditions(found: dict[str, Any]) -> dict[str, str]:
@@ -64,14 +64,19 @@ def conditions(found: dict[str, Any]) -> dict[str, str]:
 
 
 async def shows(
-    space: Space, what: Callable[[dict[str, Any]], object], why: str, seconds: float = 60, name: str = "train"
+    space: Space,
+    what: Callable[[dict[str, Any]], object],
+    why: str,
+    seconds: float = 60,
+    name: str = "train",
+    kind: tuple[str, str] = KIND,
 ) -> dict[str, Any]:
-    """Wait until an AppWrapper's own status is so, and return it."""
+    """Wait until a custom resource's own status is so, and return it."""
     found: dict[str, Any] | None = None
 
     async def so() -> bool:
         nonlocal found
-        found = await read(space, name)
+        found = await read(space, name, kind)
         return found is not None and bool(what(found))
 
     try:
@@ -82,10 +87,10 @@ async def shows(
     return found
 
 
-async def followed(space: Space, seen: list[dict[str, Any]]) -> None:
-    """Note each status that AppWrappers of a namespace show, in order."""
-    version = (await space.site.kube.list(*KIND, space.namespace))["metadata"]["resourceVersion"]
-    async for event in space.site.kube.watch(*KIND, space.namespace, resource_version=version):
+async def followed(space: Space, seen: list[dict[str, Any]], kind: tuple[str, str] = KIND) -> None:
+    """Note each status that custom resources of a namespace show, in order."""
+    version = (await space.site.kube.list(*kind, space.namespace))["metadata"]["resourceVersion"]
+    async for event in space.site.kube.watch(*kind, space.namespace, resource_version=version):
         if event["type"] != "BOOKMARK":
             seen.append(event["object"].get("status", {}))
 
@@ -99,11 +104,11 @@ async def runs(space: Space, name: str = "train") -> dict[str, Any]:
     return await shows(space, lambda one: conditions(one).get("PodsReady") == "True", "its pods are ready", name=name)
 
 
-async def gone(space: Space, seconds: float = 60) -> None:
+async def gone(space: Space, seconds: float = 60, kind: tuple[str, str] = KIND) -> None:
     async def is_gone() -> bool:
-        return await read(space) is None
+        return await read(space, kind=kind) is None
 
-    await until(is_gone, seconds, "the AppWrapper is gone")
+    await until(is_gone, seconds, f"the {kind[1]} is gone")
 
 
 def said(found: dict[str, Any]) -> str:

@@ -394,10 +394,15 @@ async def test_D13_nobody_is_admitted_beyond_the_quota_while_pods_of_a_terminate
         await asyncio.sleep(0.5)
 
 
-async def test_kueue_is_seen_where_it_is_installed(queues: Queues, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.row("F19", level="e2e")
+async def test_F19_kueue_is_seen_where_it_has_a_queue(queues: Queues, monkeypatch: pytest.MonkeyPatch):
     ground = Ground(queues.site.kube, queues.site.cluster, "uid", queues.site.cluster, Limits())
     given = LookQueueInput(cluster=queues.site.cluster, queue="gpus", holders=())
-    assert not (await ActivityEnvironment().run(look_queue, ground, queues.site.client, given)).kueue
-    # Any kind that is there stands for it: the kind itself, if it were made, would be there for all tests.
-    monkeypatch.setattr(activity_of_queues, "KUEUE", (("apps/v1", "Deployment"),))
-    assert (await ActivityEnvironment().run(look_queue, ground, queues.site.client, given)).kueue
+    # A kind that is there stands for it: the kind itself, if it were made, would be there for all tests.
+    monkeypatch.setattr(activity_of_queues, "KUEUE", (("example.com/v1", "LocalQueue"),))
+    seen = await ActivityEnvironment().run(look_queue, ground, queues.site.client, given)
+    assert (seen.kueue, seen.kueue_namespaces) == (False, ())
+    monkeypatch.setattr(activity_of_queues, "KUEUE", (("v1", "ServiceAccount"),))
+    seen = await ActivityEnvironment().run(look_queue, ground, queues.site.client, given)
+    assert not seen.kueue
+    assert {"default", "kube-system"} <= set(seen.kueue_namespaces), "it decides where it has a queue"

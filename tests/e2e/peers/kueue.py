@@ -31,7 +31,7 @@ API_VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "team"
 LABEL_QUEUE, LABEL_PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 ADMISSION = "admissionregistration.k8s.io/v1"
-ASKED = frozenset({"appwrappers", "jobs", "workloads"})
+ASKED = frozenset({"appwrappers", "jobsets", "jobs", "workloads"})
 """What its webhooks are asked about here: the objects of the namespace."""
 
 

@@ -327,6 +327,22 @@ def test_where_kueue_is_installed_it_steps_aside() -> None:
     assert policy.status(one.state).message.startswith("Kueue is installed")
 
 
+@ROW("F19", level="pure")
+def test_F19_it_steps_aside_in_the_namespaces_that_kueue_manages_and_nowhere_else() -> None:
+    one = Life(queue(2))
+    assert one.asks("a", "b") == ["a"]
+    there = tuple(item.workload for item in one.state.items.values())
+    seen = policy.Seen(kueue=False, workloads=there, gone=(), kueue_namespaces=("other",))
+    one.state, _ = policy.on_look(one.state, seen, one.now)
+    assert one.step() == []
+    seen = policy.Seen(kueue=False, workloads=there, gone=(), kueue_namespaces=("ns", "other"))
+    one.state, _ = policy.on_look(one.state, seen, one.now)
+    assert one.step() == ["b"], "it counts nothing of what Kueue decides"
+    told = policy.status(one.state)
+    assert told.message.endswith("Kueue decides in ns, other, and this queue lets in what is there")
+    assert told.used == {"pods": "0"}
+
+
 @ROW("L9", level="pure")
 @pytest.mark.parametrize(("bound", "most"), [("ITEMS_MAXIMUM", 2), ("MEMORY_MAXIMUM", 460)])
 def test_a_queue_that_is_full_turns_away_and_asks_again_once_there_is_room(

@@ -1,0 +1,216 @@
+"""How a JobSet in the cluster requests a workload: what its admission adds, and the status it shows (row F16)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, problems_of
+from holdfast.formats.condition import condition, timed
+from holdfast.formats.jobset.document import API_VERSION, FAILED, KIND, PREFIX
+from holdfast.formats.jobset.reader import read
+from holdfast.formats.jobset.status import (
+    COMPLETED,
+    RESUMED,
+    STARTED,
+    STARTING,
+    SUSPENDED,
+    status,
+)
+from holdfast.formats.registry import Resource
+from holdfast.formats.text import Json, inside
+from holdfast.model import BudgetStatus, ConditionType, Phase, PodSet, Report, Status, Workload
+
+_PLACING: Final = ("nodeSelector", "tolerations", "schedulingGates")
+"""The fields of a pod spec that an admission controller fills in."""
+_LABELLING: Final = ("labels", "annotations")
+_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/"
+"""Prefix of annotations on a pod template that JobSet itself reads (row J21)."""
+
+
+def _bare(document: Json) -> Json:
+    """Return a JobSet without what places its pods, which may change while it is suspended.
+
+    Kueue changes the templates themselves. So what a template says there cannot be told from what Kueue has added, and
+    each attempt takes all of it from the JobSet as it is then.
+    """
+    jobs = document["spec"].get("replicatedJobs")
+    if not isinstance(jobs, list):
+        return document
+    bare = [_without(one) if isinstance(_template(one), dict) else one for one in cast("list[Any]", jobs)]
+    return {**document, "spec": {**document["spec"], "replicatedJobs": bare}}
+
+
+def _template(job: Any) -> Any:
+    return inside(job, "template", "spec", "template")
+
+
+def _without(job: Json) -> Json:
+    template: Json = _template(job)
+    own, spec = template.get("metadata"), template.get("spec")
+    left: Json = dict(template)
+    if isinstance(spec, dict):
+        pod = cast("Json", spec)
+        left["spec"] = {key: pod[key] for key in pod if key not in _PLACING}
+    if isinstance(own, dict):
+        metadata = cast("Json", own)
+        left["metadata"] = {key: metadata[key] for key in metadata if key not in _LABELLING}
+        annotations = inside(metadata, "annotations")
+        if isinstance(annotations, dict):
+            of_jobset = {key: value for key, value in cast("Json", annotations).items() if key.startswith(_TOPOLOGY)}
+            left["metadata"] |= {"annotations": of_jobset} if of_jobset else {}
+    return {**job, "template": {**job["template"], "spec": {**job["template"]["spec"], "template": left}}}
+
+
+def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
+    workload = read(_unsaid(_bare(document)), cluster="cluster")
+    sets = {one.name: one.pod_sets for one in workload.components}
+    found: dict[str, tuple[PodSet, ...]] = {}
+    for index, job in enumerate(document["spec"]["replicatedJobs"]):
+        added = _added(_template(job))
+        if not added:
+            continue
+        path = f"spec.replicatedJobs[{index}].template.spec.template"
+        try:
+            found[job["name"]] = tuple(PodSet(**{**dict(one), **added}) for one in sets[job["name"]])
+        except ValidationError as error:
+            raise InvalidWorkload(problems_of(error, PodSet, path), f"{KIND} {workload.name}") from None
+    return found
+
+
+def _added(template: Json) -> Json:
+    """Return what a pod template says of where its pods run, as fields of a pod set."""
+    spec: Json = template.get("spec") or {}
+    metadata: Json = template.get("metadata") or {}
+    given: Json = {
+        "labels": _others(metadata.get("labels") or {}),
+        "annotations": _others(metadata.get("annotations") or {}),
+        "node_selector": spec.get("nodeSelector"),
+        "tolerations": spec.get("tolerations"),
+        "scheduling_gates": spec.get("schedulingGates"),
+    }
+    return {key: value for key, value in given.items() if value}
+
+
+def _others(given: Json) -> Json:
+    """Return labels or annotations without JobSet's own, which Holdfast writes."""
+    return {key: value for key, value in given.items() if not key.startswith((PREFIX, _TOPOLOGY))}
+
+
+def _unsaid(document: Json) -> Json:
+    return {**document, "status": None}
+
+
+def _managed_by(document: Json) -> str | None:
+    return document["spec"].get("managedBy")
+
+
+def _is_suspended(document: Json) -> bool:
+    return document["spec"].get("suspend") is True
+
+
+def _is_deployed(status: Mapping[str, Any]) -> bool:
+    jobs = cast("list[Json]", status.get("replicatedJobsStatus") or [])
+    return any(one.get("suspended") for one in jobs)
+
+
+def _status_suffices(status: Mapping[str, Any]) -> bool:
+    return False  # Each status is counted by the replicated jobs of the document.
+
+
+def reported(document: Json, report: Report, now: datetime) -> Json:
+    """Return the status of a JobSet in the cluster for a report that is about to be written to it.
+
+    Kueue takes `active` above 0 as pods that still use quota, and Completed or Failed as quota that is free. So
+    `active` stays above 0, and these two conditions are withheld, until it is proven that no pod is left.
+    """
+    previous: Json = document.get("status") or {}
+    holds = any(one.status for one in report.conditions if one.type is ConditionType.QUOTA_RESERVED)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DocumentWarning)
+            workload = read(_unsaid(_bare(document)), cluster="cluster")
+    except HoldfastError:
+        # It is refused: there is nothing whose Jobs could be counted.
+        conditions = [_shown((FAILED, report.reason.value, report.message))] if report.phase is Phase.FAILED else []
+        told: Json = {"terminalState": "Failed"} if report.phase is Phase.FAILED else {}
+    else:
+        told = status(workload, _status(workload, report, now))
+        conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
+        _count(told["replicatedJobsStatus"], workload, holds=holds)
+        # A merge leaves alone what it does not name.
+        told.setdefault("restartsCountTowardsMax", 0)
+        if holds:
+            told.pop("terminalState", None)
+    return {**told, "conditions": timed([*conditions, condition(report)], previous, report.generation, now)}
+
+
+def _status(workload: Workload, report: Report, now: datetime) -> Status:
+    return Status(
+        name=workload.name,
+        namespace=workload.namespace,
+        cluster=workload.cluster,
+        uid=workload.uid,
+        phase=report.phase,
+        reason=report.reason,
+        message=report.message,
+        since=now,
+        attempt=report.attempt,
+        restarts=report.restarts,
+        budgets=tuple(BudgetStatus(name=name, limit=None, used=used) for name, used in report.used.items()),
+        copies=report.copies,
+        copy_restarts=report.copy_restarts,
+        failure=report.failure,
+    )
+
+
+def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
+    """Return the conditions: without those that say too early that it has ended, with those that are over now."""
+    found = {one["type"]: {key: one[key] for key in one if key != "lastTransitionTime"} for one in told}
+    if holds:
+        for kind in (COMPLETED[0], FAILED):
+            found.pop(kind, None)
+    before = {one.get("type"): one.get("status") for one in cast("list[Json]", previous.get("conditions") or [])}
+    if SUSPENDED[0] in before and SUSPENDED[0] not in found:
+        found[SUSPENDED[0]] = _shown(RESUMED, is_true=False)
+    if STARTED[0] in before and STARTED[0] not in found and STARTING[0] in found:
+        found[STARTED[0]] = _shown(STARTED, is_true=False)
+    return list(found.values())
+
+
+def _shown(told: tuple[str, str, str], *, is_true: bool = True) -> Json:
+    kind, reason, message = told
+    return {"type": kind, "status": "True" if is_true else "False", "reason": reason, "message": message}
+
+
+def _count(jobs: list[Json], workload: Workload, *, holds: bool) -> None:
+    """Correct the counts: Jobs are active while it holds quota, and none is once it holds none."""
+    expected = {one.name: one.copies or 0 for one in workload.components}
+    for one in jobs:
+        if not holds:
+            one.update(active=0, ready=0)
+    if not holds or any(one["active"] for one in jobs):
+        return
+    left = [one for one in jobs if expected[one["name"]] > one["succeeded"] + one["failed"]]
+    for one in left or jobs[:1]:
+        one["active"] = max(1, expected[one["name"]] - one["succeeded"] - one["failed"])
+
+
+RESOURCE: Final = Resource(
+    API_VERSION,
+    KIND,
+    managed_by=_managed_by,
+    is_suspended=_is_suspended,
+    bare=_bare,
+    pod_sets=_pod_sets,
+    status=reported,
+    is_deployed=_is_deployed,
+    status_suffices=_status_suffices,
+    folder="jobset",
+    framework="jobset.x-k8s.io/jobset",
+)
+"""How a JobSet in the cluster requests a workload."""

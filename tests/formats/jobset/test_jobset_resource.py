@@ -1,0 +1,226 @@
+"""JobSets in the cluster: what they request, and the status they show for a report (row F16). Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast import formats, names
+from holdfast.errors import InvalidWorkload
+from holdfast.formats.condition import CONDITION, life_in
+from holdfast.formats.jobset.resource import RESOURCE
+from holdfast.formats.published import LABEL_QUEUE
+from holdfast.model import (
+    Condition,
+    ConditionType,
+    CopyCounts,
+    CopyRestarts,
+    Failure,
+    FailureClass,
+    Phase,
+    Reason,
+    Report,
+    Scope,
+    SuspendMode,
+)
+from holdfast.workflows.operations.dispatch import target_of
+from tests.formats.documents import Json, copy
+from tests.formats.jobset.jobsets import jobset_of, replicated
+from tests.policy.lives.life import Life
+
+ROW = pytest.mark.row
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PLACED: Json = {
+    "metadata": {"labels": {"flavor": "spot"}, "annotations": {"topology": "block"}},
+    "spec": {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "schedulingGates": [{"name": "kueue.x-k8s.io/topology"}],
+    },
+}
+
+
+def resource(*jobs: Json, labels: Json | None = None, **spec: Any) -> Json:
+    """Return a JobSet as the API server gives it."""
+    document = jobset_of(*(jobs or (replicated("a", replicas=2), replicated("b"))), managedBy=names.MANAGED_BY, **spec)
+    document["metadata"] |= {"namespace": "ns", "uid": "u1", "generation": 3, "labels": labels or {}}
+    return document
+
+
+def placed(document: Json, index: int = 0, added: Json = PLACED) -> Json:
+    """Return a JobSet with what Kueue writes into one of its pod templates."""
+    found = copy(document)
+    template = found["spec"]["replicatedJobs"][index]["template"]["spec"]["template"]
+    template["metadata"] = {**template.get("metadata", {}), **added.get("metadata", {})}
+    template["spec"] |= added.get("spec", {})
+    return found
+
+
+def report(phase: Phase = Phase.RUNNING, sequence: int = 7, *, quota: bool = True, **fields: Any) -> Report:
+    conditions = (Condition(type=ConditionType.QUOTA_RESERVED, status=quota, reason=Reason.SUBMITTED),)
+    fields = {"reason": Reason.SUFFICIENT_PODS_READY, "generation": 3, "attempt": 1} | fields
+    return Report(sequence=sequence, phase=phase, conditions=conditions, **fields)
+
+
+def counted(**copies: tuple[int, int, int, int]) -> dict[str, CopyCounts]:
+    """Return counts: expected, ready, succeeded, active."""
+    return {
+        name: CopyCounts(expected=one[0], ready=one[1], succeeded=one[2], active=one[3]) for name, one in copies.items()
+    }
+
+
+def shown(document: Json, told: Report, now: datetime = NOON) -> Json:
+    return RESOURCE.status(document, told, now)
+
+
+def condition(status: Json, kind: str) -> Json | None:
+    return next((one for one in status["conditions"] if one["type"] == kind), None)
+
+
+def active(status: Json) -> list[int]:
+    return [one["active"] for one in status["replicatedJobsStatus"]]
+
+
+@ROW("F16", level="pure")
+def test_F16_the_kind_is_in_the_ids_of_its_workflow_and_of_its_attempts():
+    workload = formats.asking(resource(), cluster="c")
+    assert workload.workflow_id == "workload/c/ns/jobset/train"
+    assert names.parse_workflow_id(workload.workflow_id) == ("c", "ns", "train")
+    life = Life(spec=workload)
+    assert target_of(workload, life.state, "u1").attempt_name(2) == "train-a2-jobset"
+    submitted = workload.model_copy(update={"source": workload.source.model_copy(update={"generation": None})})
+    assert submitted.workflow_id == "workload/c/ns/train"
+    for wrong in ("workload/c/ns/pod/train", "workload/c/ns/jobset/train/more"):
+        with pytest.raises(ValueError, match="is not a workload's id"):
+            names.parse_workflow_id(wrong)
+
+
+@ROW("F16", level="pure")
+def test_F16_every_kind_in_an_id_is_one_that_is_run():
+    assert set(names.KINDS_IN_IDS) <= {kind.lower() for _, kind in formats.RESOURCES}
+
+
+@ROW("F16", level="pure")
+def test_F16_what_kueue_writes_into_templates_is_read_with_each_attempt_and_is_no_part_of_the_workload():
+    document = placed(resource(), 0)
+    assert formats.asking(document, cluster="c") == formats.asking(resource(), cluster="c")
+    ((name, (pod_set,)),) = formats.pod_sets(document).items()
+    assert name == "a"
+    assert (pod_set.labels, pod_set.annotations) == ({"flavor": "spot"}, {"topology": "block"})
+    assert pod_set.node_selector == {"zone": "a"}
+    assert [one.key for one in pod_set.tolerations] == ["spot"]
+    assert [one.name for one in pod_set.scheduling_gates] == ["kueue.x-k8s.io/topology"]
+    assert formats.pod_sets(resource()) == {}
+    wrong = placed(resource(), 1, {"spec": {"tolerations": [{"operator": 5}]}})
+    with pytest.raises(InvalidWorkload, match=r"replicatedJobs\[1\].template.spec.template.*tolerations"):
+        formats.pod_sets(wrong)
+
+
+@ROW("F16", level="pure")
+def test_F16_what_jobset_itself_reads_of_a_pod_template_stays_with_the_workload():
+    topology = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    document = placed(resource(), 0, {"metadata": {"annotations": topology}})
+    (component,) = [one for one in formats.asking(document, cluster="c").components if one.name == "a"]
+    assert "podAffinity" in component.template["spec"]["template"]["spec"]["affinity"]
+    assert formats.pod_sets(document) == {}
+
+
+@ROW("F16", level="pure")
+def test_F16_one_with_a_queue_is_made_anew_after_a_suspension_and_others_stay_in_place():
+    queued = formats.asking(resource(labels={LABEL_QUEUE: "team"}), cluster="c")
+    assert queued.policy.deletion.suspend is SuspendMode.DELETE
+    assert formats.asking(resource(), cluster="c").policy.deletion.suspend is SuspendMode.IN_PLACE
+
+
+@ROW("F16", level="pure")
+def test_F16_kueue_sees_jobs_active_until_it_is_proven_that_none_is_left():
+    document = resource()
+    going = shown(document, report(Phase.SUSPENDING, copies=counted(a=(2, 0, 1, 0), b=(1, 0, 0, 0))))
+    assert active(going) == [1, 1], "nothing is seen of them, and nothing is proven"
+    ended = shown(document, report(Phase.SUSPENDING, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
+    assert sum(active(ended)) > 0
+    unseen = shown(document, report(Phase.RESUMING))
+    assert active(unseen) == [2, 1], "it holds its quota from the first"
+    gone = shown(document, report(Phase.SUSPENDED, quota=False, copies=counted(a=(2, 1, 0, 1), b=(1, 0, 0, 0))))
+    assert active(gone) == [0, 0], "what was seen last is not there any more"
+
+
+@ROW("F16", level="pure")
+@pytest.mark.parametrize(("phase", "kind"), [(Phase.SUCCEEDED, "Completed"), (Phase.FAILED, "Failed")])
+def test_F16_an_end_is_withheld_until_it_holds_no_quota(phase: Phase, kind: str):
+    early = shown(resource(), report(phase, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
+    assert condition(early, kind) is None
+    assert "terminalState" not in early
+    assert sum(active(early)) > 0
+    late = shown(resource(), report(phase, quota=False, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
+    found = condition(late, kind)
+    assert found is not None
+    assert (found["status"], found["observedGeneration"]) == ("True", 3)
+    assert late["terminalState"] == kind
+    assert active(late) == [0, 0]
+
+
+@ROW("F16", level="pure")
+def test_F16_a_failure_has_jobsets_own_reason_and_restarts_are_counted_as_jobset_counts_them():
+    failure = Failure(
+        cls=FailureClass.APP, time=NOON, scope=Scope.COMPONENT, component="a", subject="Job train-a-0", reason="x"
+    )
+    document = resource(failurePolicy={"maxRestarts": 2, "rules": [{"action": "RestartJob"}]})
+    alone = {"a": {1: CopyRestarts(restarts=2, charged=1, attempt=1, launches=2, at=NOON)}}
+    told = report(
+        Phase.FAILED,
+        quota=False,
+        reason=Reason.RETRY_LIMIT_EXCEEDED,
+        failure=failure,
+        restarts=3,
+        used={"restart": 2},
+        copy_restarts=alone,
+    )
+    status = shown(document, told)
+    found = condition(status, "Failed")
+    assert found is not None
+    assert found["reason"] == "ReachedMaxRestarts"
+    assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
+    (first, _) = status["replicatedJobsStatus"]
+    assert (first["jobRestarts"], first["jobRestartsCountTowardsMax"]) == ([0, 2], [0, 1])
+
+
+@ROW("F16", level="pure")
+def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_nothing():
+    document = resource(startupPolicy={"startupPolicyOrder": "InOrder"})
+    first = shown(document, report(Phase.SUSPENDED, quota=False, sequence=1, reason=Reason.SUSPEND_REQUESTED))
+    assert condition(first, "Suspended") is not None
+    document["status"] = first
+    ready = counted(a=(2, 2, 0, 2), b=(1, 1, 0, 1))
+    later = NOON + timedelta(minutes=5)
+    second = shown(document, report(sequence=2, copies=ready), later)
+    assert [condition(second, kind)["status"] for kind in ("Suspended", "StartupPolicyCompleted")] == ["False", "True"]  # type: ignore[index]
+    document["status"] = second
+    assert shown(document, report(sequence=2, copies=ready), later + timedelta(hours=1)) == second
+    third = shown(document, report(sequence=3, attempt=2, copies=counted(a=(2, 0, 0, 2), b=(1, 0, 0, 0))), later)
+    startup = [condition(third, kind) for kind in ("StartupPolicyInProgress", "StartupPolicyCompleted")]
+    assert [one["status"] for one in startup if one] == ["True", "False"], "JobSet shows one of the two"
+    life = life_in(third)
+    assert life is not None
+    assert (life.sequence, life.attempt) == (3, 2)
+
+
+@ROW("F16", level="pure")
+def test_F16_one_that_cannot_be_read_shows_why():
+    document = resource(successPolicy={"operator": "All", "targetReplicatedJobs": ["nobody"]})
+    told = Report(sequence=0, phase=Phase.FAILED, reason=Reason.REFUSED, message="spec.x: no")
+    status = shown(document, told)
+    found = condition(status, "Failed")
+    assert found is not None
+    assert (found["status"], found["message"]) == ("True", "spec.x: no")
+    assert status["terminalState"] == "Failed"
+    assert condition(status, CONDITION) is not None
+
+
+@ROW("F16", level="pure")
+def test_F16_a_suspension_in_place_is_known_by_its_suspended_jobs():
+    parked = {"a": CopyCounts(expected=2, suspended=2), "b": CopyCounts(expected=1)}
+    assert RESOURCE.is_deployed(shown(resource(), report(Phase.SUSPENDED, quota=False, copies=parked)))
+    assert not RESOURCE.is_deployed(shown(resource(), report(Phase.SUSPENDED, quota=False)))
