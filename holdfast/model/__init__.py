@@ -70,6 +70,7 @@ from holdfast.model.spec.policy import (
     Timings,
 )
 from holdfast.model.spec.probe import Probe, ProbeKind
+from holdfast.model.spec.progress import Progress, ProgressSource
 from holdfast.model.spec.workload import Source, Workload
 from holdfast.model.vocabulary import (
     DEADLINE_EXCEEDED,
@@ -160,6 +161,8 @@ __all__ = [
     "Policy",
     "Probe",
     "ProbeKind",
+    "Progress",
+    "ProgressSource",
     "Quiet",
     "Reactive",
     "Reason",

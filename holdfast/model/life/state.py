@@ -12,6 +12,7 @@ from holdfast.model.base import Duration, Time
 from holdfast.model.entities.graph import GraphNews
 from holdfast.model.entities.queue import Turn
 from holdfast.model.gang.state import Gang
+from holdfast.model.life.progress import StepRecord
 from holdfast.model.life.report import Report
 from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
@@ -408,6 +409,8 @@ class State(Payload):
     """The latest request to save, and its result."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
     """The last complete checkpoint, from which the next attempt resumes."""
+    steps: Annotated[StepRecord | None, Field(exclude_if=lambda value: value is None)] = None
+    """What its steps have taught so far; None if they are not followed, or none was read (row P1)."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
     """The storage of its attempts that existed when the last of them was gone (row D25)."""
     blocked: Annotated[str, Field(exclude_if=lambda value: not value)] = ""

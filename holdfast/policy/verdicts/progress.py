@@ -1,0 +1,220 @@
+"""Decides whether a workload that runs still makes progress: what its steps teach, and when it has stalled (P1, P2).
+
+The clock of a stall counts only time in sight: from one reading of the pods to the next one that is on time. So an API
+server that is away, or a worker that died, pauses the clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Final
+
+from holdfast.model import Failure, FailureClass, Progress, Reason, Scope, format_duration
+from holdfast.model.life.progress import PodStep, StepRecord
+from holdfast.policy.values.edit import edit
+
+ENOUGH: Final = 32
+"""How many step times must be known before a bound is learned from them."""
+KEPT: Final = 64
+"""How many step times are kept."""
+OF_LONGEST: Final = 3
+"""A learned bound is at least this many times the longest step ever seen ..."""
+MOST: Final = 100
+"""... but at most this many times the median step, if that is more than the other terms."""
+LATE: Final = timedelta(seconds=10)
+"""How late a reading may be, beyond two periods, to count as on time."""
+TOLD_EVERY: Final = timedelta(minutes=5)
+"""How often new steps alone are told to the workflow: its history grows by a constant number of events an hour."""
+TOLD_AT_MOST: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How long a workload may stand still now, and where that comes from."""
+
+    span: timedelta
+    source: str
+
+    def sentence(self) -> str:
+        """Say it in a few words: `bound 3m (12 × median 15s)`."""
+        return f"bound {format_duration(self.span)} ({self.source})"
+
+
+def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules: Progress, now: datetime) -> StepRecord:
+    """Return the record after a reading of all running pods that were asked.
+
+    Args:
+        known: the record before; None: nothing is known.
+        attempt: the attempt that the pods belong to.
+        pods: the pods; an empty sequence teaches nothing.
+        rules: how steps are followed.
+        now: the time of the reading.
+    """
+    record = known if known is not None and known.attempt == attempt else _begun(known, attempt, now)
+    elapsed = now - record.at
+    on_time = timedelta(0) <= elapsed <= 2 * rules.period + LATE
+    quiet = record.quiet + (elapsed.total_seconds() if on_time and record.pods else 0.0)
+    record = edit(record, at=now, unseen=record.unseen or not on_time)
+    if not pods:
+        return record
+    record = _told(record, pods)
+    digest = hashlib.sha256(",".join(sorted(pod.uid for pod in pods)).encode()).hexdigest()[:12]
+    step, phase = _best(pods), _phase(pods)
+    before = record.step
+    if digest != record.pods or (before is not None and (step is None or step < before)):
+        # New pods, or pods that began again from a checkpoint: their first step takes longer than the others.
+        return edit(record, pods=digest, step=step, phase=phase, quiet=0.0, unseen=True, fresh=True)
+    if step is not None and (before is None or step > before):
+        learned = before is not None and not record.unseen and not record.phase and not phase
+        record = _learned(record, quiet, quiet / (step - before)) if learned and before is not None else record
+        return edit(record, step=step, phase=phase, quiet=0.0, unseen=bool(phase), fresh=before is None)
+    if phase != record.phase:
+        return edit(record, phase=phase, quiet=0.0, unseen=True)
+    return edit(record, quiet=quiet)
+
+
+def bound_of(record: StepRecord, rules: Progress) -> Bound:
+    """Return how long the workload may stand still now."""
+    if record.phase:
+        own = record.phase_bound
+        return Bound(timedelta(seconds=own) if own is not None else rules.phase_bound, f"phase {record.phase}")
+    if record.fresh:
+        return Bound(max(rules.first_step, rules.bound or timedelta(0)), "first steps of new pods")
+    if rules.bound is not None:
+        return Bound(rules.bound, "as declared")
+    if len(record.samples) < ENOUGH:
+        return Bound(rules.first_step, f"{len(record.samples)} of {ENOUGH} steps are known to learn from")
+    usual = median(record.samples)
+    terms = [
+        (rules.minimum.total_seconds(), "the least"),
+        (rules.multiple * usual, f"{rules.multiple} × median {_short(usual)}"),
+        (min(OF_LONGEST * record.longest, MOST * usual), f"{OF_LONGEST} × longest {_short(record.longest)}"),
+    ]
+    seconds, source = max(terms)
+    return Bound(timedelta(seconds=round(seconds, 1)), source)
+
+
+def stalled(record: StepRecord, rules: Progress) -> Failure | None:
+    """Return the failure of a workload that stood still for longer than its bound; None if it did not."""
+    bound = bound_of(record, rules)
+    if record.quiet <= bound.span.total_seconds():
+        return None
+    return stall(
+        record.attempt,
+        record.at - timedelta(seconds=record.quiet),
+        record.behind,
+        record.behind_node,
+        f"{standing(record)}; {bound.sentence()}",
+    )
+
+
+def stall(attempt: int, since: datetime, subject: str = "", node: str = "", message: str = "") -> Failure:
+    """Return the failure of class NoProgress, from the time of the last step on."""
+    return Failure(
+        cls=FailureClass.NO_PROGRESS,
+        scope=Scope.WORKLOAD,
+        reason=Reason.NO_PROGRESS,
+        time=since,
+        subject=subject,
+        node=node,
+        message=message,
+        attempt=attempt,
+    )
+
+
+def standing(record: StepRecord, later: timedelta = timedelta(0)) -> str:
+    """Say where the workload stands: `step 1,234 of 10,000, no new step for 5m`.
+
+    Args:
+        record: the record.
+        later: the time since the record, if the workload is known to stand still since.
+    """
+    of = f" of {record.total:,}" if record.total is not None else ""
+    step = f"step {record.step:,}{of}" if record.step is not None else "no step yet"
+    span = format_duration(timedelta(seconds=round(record.quiet)) + later)
+    if record.phase:
+        return f"{step}, in phase {record.phase} for {span}"
+    if record.step is None:
+        return f"{step} for {span}"
+    return f"{step}, no new step for {span}"
+
+
+def is_slow(record: StepRecord, rules: Progress) -> bool:
+    """Whether half of the bound has passed without a new step."""
+    return record.quiet > bound_of(record, rules).span.total_seconds() / 2
+
+
+def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rules: Progress) -> bool:
+    """Whether the workflow is to hear of a record: at most once a minute, and of new steps alone every five minutes.
+
+    Args:
+        told: what the workflow knows; None: nothing.
+        told_at: since when it has known that.
+        record: the record now.
+        rules: how steps are followed.
+    """
+    if record.step is None and record.phase == "" and not is_slow(record, rules):
+        return False
+    if told is None or told.attempt != record.attempt or (told.step is None and record.step is not None):
+        return True
+    since = record.at - told_at
+    if since < TOLD_AT_MOST:
+        return False
+    slow = is_slow(record, rules)
+    if slow != is_slow(told, rules) or record.saved != told.saved or record.phase != told.phase:
+        return True
+    return since >= TOLD_EVERY and record.step != told.step
+
+
+def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:
+    """Return the record of a new attempt: it knows the step times of those before."""
+    if known is None:
+        return StepRecord(attempt=attempt, at=now)
+    return StepRecord(attempt=attempt, at=now, samples=known.samples, longest=known.longest)
+
+
+def _told(record: StepRecord, pods: Sequence[PodStep]) -> StepRecord:
+    """Return the record with what the pods tell beside their steps."""
+    words = [pod.told for pod in pods if pod.told is not None]
+    totals = [word.total for word in words if word.total is not None]
+    saves = [word.saved for word in words if word.saved is not None]
+    bounds = [word.bound for word in words if word.phase == _phase(pods) and word.bound is not None]
+    behind = _behind(pods)
+    return edit(
+        record,
+        total=max(totals, default=record.total),
+        saved=max([*saves, *([record.saved] if record.saved is not None else [])], default=None),
+        phase_bound=max(bounds, default=None),
+        behind=behind.name if behind is not None else "",
+        behind_node=behind.node if behind is not None else "",
+    )
+
+
+def _best(pods: Sequence[PodStep]) -> int | None:
+    return max((pod.told.step for pod in pods if pod.told is not None and pod.told.step is not None), default=None)
+
+
+def _phase(pods: Sequence[PodStep]) -> str:
+    """Return the phase of the pods: of several the first by name; empty if none is in a phase."""
+    return min((pod.told.phase for pod in pods if pod.told is not None and pod.told.phase), default="")
+
+
+def _behind(pods: Sequence[PodStep]) -> PodStep | None:
+    """Return the only pod whose step is below that of all the others that tell one; None if there is no such pod."""
+    steps = sorted((pod.told.step, pod.name) for pod in pods if pod.told is not None and pod.told.step is not None)
+    if len(steps) < 2 or steps[0][0] == steps[1][0]:
+        return None
+    return next(pod for pod in pods if pod.name == steps[0][1])
+
+
+def _learned(record: StepRecord, gap: float, per_step: float) -> StepRecord:
+    samples = (*record.samples, float(f"{per_step:.4g}"))[-KEPT:]
+    return edit(record, samples=samples, longest=max(record.longest, round(gap, 1)))
+
+
+def _short(seconds: float) -> str:
+    return format_duration(timedelta(seconds=float(f"{seconds:.3g}")))
