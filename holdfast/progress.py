@@ -14,7 +14,6 @@ known exactly. Nothing here raises into the program, and nothing waits for the n
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import logging
 import os
@@ -22,7 +21,6 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -104,7 +102,7 @@ class Teller:
         try:
             act()
             self._failed.discard(channel)
-        except Exception as error:
+        except Exception as error:  # A program must not end because its step cannot be told.
             if channel not in self._failed:
                 self._failed.add(channel)
                 _log.warning("the step cannot be told by its %s: %s", channel, error)
@@ -157,8 +155,21 @@ _TELLER = Teller()
 step = _TELLER.step
 
 
-@contextlib.contextmanager
-def phase(name: str, bound: float | None = None) -> Iterator[None]:
+class Phase:
+    """A phase that has begun; it ends with its `with` block, or with the next step."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, *_: object) -> None:
+        """End the phase."""
+        self._teller.leave()
+
+
+def phase(name: str, bound: float | None = None) -> Phase:
     """Declare a phase that may take long, such as `saving`, `evaluating` or `compiling`: `with phase("saving", 600):`.
 
     Args:
@@ -166,10 +177,7 @@ def phase(name: str, bound: float | None = None) -> Iterator[None]:
         bound: how long it may last, in seconds; None: as long as the workload's `phaseBound`.
     """
     _TELLER.enter(name, bound)
-    try:
-        yield
-    finally:
-        _TELLER.leave()
+    return Phase(_TELLER)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from holdfast.model import Failure, FailureClass, Progress, Reason, Scope, format_duration
 from holdfast.model.life.progress import PodStep, StepRecord
@@ -58,23 +58,25 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     elapsed = now - record.at
     on_time = timedelta(0) <= elapsed <= 2 * rules.period + LATE
     quiet = record.quiet + (elapsed.total_seconds() if on_time and record.pods else 0.0)
-    record = edit(record, at=now, unseen=record.unseen or not on_time)
+    unseen = record.unseen or not on_time
     if not pods:
-        return record
-    record = _told(record, pods)
+        return edit(record, at=now, unseen=True)
     digest = hashlib.sha256(",".join(sorted(pod.uid for pod in pods)).encode()).hexdigest()[:12]
     step, phase = _best(pods), _phase(pods)
     before = record.step
+    changes = _words(record, pods, phase) | {"at": now, "pods": digest, "step": step, "phase": phase}
     if digest != record.pods or (before is not None and (step is None or step < before)):
         # New pods, or pods that began again from a checkpoint: their first step takes longer than the others.
-        return edit(record, pods=digest, step=step, phase=phase, quiet=0.0, unseen=True, fresh=True)
-    if step is not None and (before is None or step > before):
-        learned = before is not None and not record.unseen and not record.phase and not phase
-        record = _learned(record, quiet, quiet / (step - before)) if learned and before is not None else record
-        return edit(record, step=step, phase=phase, quiet=0.0, unseen=bool(phase), fresh=before is None)
-    if phase != record.phase:
-        return edit(record, phase=phase, quiet=0.0, unseen=True)
-    return edit(record, quiet=quiet)
+        changes |= {"quiet": 0.0, "unseen": True, "fresh": True}
+    elif step is not None and (before is None or step > before):
+        if before is not None and not unseen and not record.phase and not phase:
+            changes |= _learned(record, quiet, quiet / (step - before))
+        changes |= {"quiet": 0.0, "unseen": bool(phase), "fresh": before is None}
+    elif phase != record.phase:
+        changes |= {"quiet": 0.0, "unseen": True}
+    else:
+        changes |= {"quiet": quiet, "unseen": unseen}
+    return edit(record, **changes)
 
 
 def bound_of(record: StepRecord, rules: Progress) -> Bound:
@@ -100,6 +102,8 @@ def bound_of(record: StepRecord, rules: Progress) -> Bound:
 
 def stalled(record: StepRecord, rules: Progress) -> Failure | None:
     """Return the failure of a workload that stood still for longer than its bound; None if it did not."""
+    if record.quiet <= _least(record, rules):
+        return None  # The usual case, and this runs at every reading.
     bound = bound_of(record, rules)
     if record.quiet <= bound.span.total_seconds():
         return None
@@ -177,21 +181,20 @@ def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:
     return StepRecord(attempt=attempt, at=now, samples=known.samples, longest=known.longest)
 
 
-def _told(record: StepRecord, pods: Sequence[PodStep]) -> StepRecord:
-    """Return the record with what the pods tell beside their steps."""
+def _words(record: StepRecord, pods: Sequence[PodStep], phase: str) -> dict[str, Any]:
+    """Return what the pods tell beside their steps, as fields of the record."""
     words = [pod.told for pod in pods if pod.told is not None]
     totals = [word.total for word in words if word.total is not None]
-    saves = [word.saved for word in words if word.saved is not None]
-    bounds = [word.bound for word in words if word.phase == _phase(pods) and word.bound is not None]
+    saves = [word.saved for word in (*words, record) if word.saved is not None]
+    bounds = [word.bound for word in words if phase and word.phase == phase and word.bound is not None]
     behind = _behind(pods)
-    return edit(
-        record,
-        total=max(totals, default=record.total),
-        saved=max([*saves, *([record.saved] if record.saved is not None else [])], default=None),
-        phase_bound=max(bounds, default=None),
-        behind=behind.name if behind is not None else "",
-        behind_node=behind.node if behind is not None else "",
-    )
+    return {
+        "total": max(totals, default=record.total),
+        "saved": max(saves, default=None),
+        "phase_bound": max(bounds, default=None),
+        "behind": behind.name if behind is not None else "",
+        "behind_node": behind.node if behind is not None else "",
+    }
 
 
 def _best(pods: Sequence[PodStep]) -> int | None:
@@ -211,9 +214,15 @@ def _behind(pods: Sequence[PodStep]) -> PodStep | None:
     return next(pod for pod in pods if pod.name == steps[0][1])
 
 
-def _learned(record: StepRecord, gap: float, per_step: float) -> StepRecord:
+def _learned(record: StepRecord, gap: float, per_step: float) -> dict[str, Any]:
     samples = (*record.samples, float(f"{per_step:.4g}"))[-KEPT:]
-    return edit(record, samples=samples, longest=max(record.longest, round(gap, 1)))
+    return {"samples": samples, "longest": max(record.longest, round(gap, 1))}
+
+
+def _least(record: StepRecord, rules: Progress) -> float:
+    """Return the shortest bound that can be in force, in seconds."""
+    spans = [one.total_seconds() for one in (rules.bound or rules.minimum, rules.first_step, rules.phase_bound)]
+    return min(*spans, record.phase_bound or spans[-1])
 
 
 def _short(seconds: float) -> str:
