@@ -177,8 +177,8 @@ def markdown(found: list[Figures]) -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.shape.name}: {one.shape.what} | {one.steps:,} | {one.false} | {one.bound:.0f} × | {one.median:.0f} × | "
-        f"{one.worst:.0f} × |"
+        f"| {one.shape.name}: {one.shape.what} | {one.steps:,} | {one.false} | {one.bound:.0f} × | "
+        f"{one.median:.0f} × | {one.worst:.0f} × |"
         for one in found
     ]
     return "\n".join(lines)

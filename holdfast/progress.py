@@ -21,6 +21,7 @@ import ssl
 import threading
 import time
 import urllib.request
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -95,7 +96,7 @@ class Teller:
             self._changed.clear()
             with self._lock:
                 word = dict(self._word)
-            self._try("annotation", lambda word=word: patch(word))
+            self._try("annotation", partial(patch, word))
             time.sleep(PATCH_EVERY)
 
     def _try(self, channel: str, act: Any) -> None:
@@ -126,7 +127,7 @@ def patch(word: dict[str, Any]) -> None:
     namespace = (_ACCOUNT / "namespace").read_text().strip()
     pod = os.environ.get(ENV_POD) or os.environ["HOSTNAME"]
     body = json.dumps({"metadata": {"annotations": {ANNOTATION: json.dumps(word)}}}).encode()
-    request = urllib.request.Request(  # noqa: S310 - always https
+    request = urllib.request.Request(
         f"https://{host}:{port}/api/v1/namespaces/{namespace}/pods/{pod}",
         data=body,
         method="PATCH",
@@ -170,7 +171,7 @@ class Phase:
 
 
 def phase(name: str, bound: float | None = None) -> Phase:
-    """Declare a phase that may take long, such as `saving`, `evaluating` or `compiling`: `with phase("saving", 600):`.
+    """Declare what may take long, such as `saving`: until the next step, or the end of a `with` block.
 
     Args:
         name: one word.
@@ -196,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+    def log_message(self, format: str, *args: Any) -> None:
         """Log no request: there is one every few seconds."""
 
 

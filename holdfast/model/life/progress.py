@@ -68,3 +68,10 @@ class StepRecord(Payload):
     """The latest step times, in seconds."""
     longest: float = 0.0
     """The longest time between two readings of a new step over the whole life, in seconds."""
+
+
+class Fall(Payload):
+    """The step at which the workload has failed, and how many times in a row (row P4)."""
+
+    step: int
+    times: int = 1

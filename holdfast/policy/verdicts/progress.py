@@ -137,14 +137,30 @@ def standing(record: StepRecord, later: timedelta = timedelta(0)) -> str:
         record: the record.
         later: the time since the record, if the workload is known to stand still since.
     """
-    of = f" of {record.total:,}" if record.total is not None else ""
-    step = f"step {record.step:,}{of}" if record.step is not None else "no step yet"
-    span = format_duration(timedelta(seconds=round(record.quiet)) + later)
+    step = _step(record)
+    span = format_duration(timedelta(seconds=round(record.quiet + later.total_seconds())))
     if record.phase:
         return f"{step}, in phase {record.phase} for {span}"
     if record.step is None:
         return f"{step} for {span}"
     return f"{step}, no new step for {span}"
+
+
+def where(rules: Progress | None, record: StepRecord | None, attempt: int, at: datetime) -> str:
+    """Say where an attempt stands and its bound, as last told; empty if that is not known.
+
+    Args:
+        rules: how steps are followed.
+        record: what is known.
+        attempt: the attempt.
+        at: the time now.
+    """
+    if rules is None or record is None or record.attempt != attempt:
+        return ""
+    bound = bound_of(record, rules).sentence()
+    if is_slow(record, rules) or record.phase or record.step is None:
+        return f"{standing(record, max(at - record.at, timedelta(0)))}; {bound}"
+    return f"{_step(record)} at {record.at:%H:%M:%S} UTC; {bound}"
 
 
 def is_slow(record: StepRecord, rules: Progress) -> bool:
@@ -195,6 +211,11 @@ def _words(record: StepRecord, pods: Sequence[PodStep], phase: str) -> dict[str,
         "behind": behind.name if behind is not None else "",
         "behind_node": behind.node if behind is not None else "",
     }
+
+
+def _step(record: StepRecord) -> str:
+    of = f" of {record.total:,}" if record.total is not None else ""
+    return f"step {record.step:,}{of}" if record.step is not None else "no step yet"
 
 
 def _best(pods: Sequence[PodStep]) -> int | None:
