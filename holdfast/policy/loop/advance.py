@@ -96,7 +96,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
         case Create():
             return _create(spec, state, now)
         case Restart():
-            return _restart(state, decision, now)
+            return _restart(spec, state, decision, now)
         case Resubmit(why):
             why = f"{state.attempt.submission}: {why}" if state.attempt is not None else why
             state = cause(state, Reason.SUBMISSION_FAILED, why, now)
@@ -221,12 +221,12 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
     return enter(state, Phase.RESUMING, Reason.CREATING, why, now)
 
 
-def _restart(state: State, decision: Restart, now: datetime) -> State:
+def _restart(spec: Workload, state: State, decision: Restart, now: datetime) -> State:
     charge, why = decision.charge, f"{decision.failure.sentence()} (rule {decision.rule})"
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
-    state = after(charged(state, charge, now, requeue=decision.requeue), decision.failure)
+    state = after(spec, charged(state, charge, now, requeue=decision.requeue), decision.failure)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
     reason = Reason.REQUEUED if decision.requeue else Reason.RESETTING

@@ -41,7 +41,7 @@ def pointless(spec: Workload, state: State, failure: Failure) -> Fail | None:
 def fallen(state: State, failure: Failure) -> Fall | None:
     """Return the step at which the program has failed now, and how many times in a row.
 
-    A failure at a step that is not known exactly, or that is not the program's own, leaves what was known.
+    None if the step is not known exactly, or the failure is not the program's own: such a failure counts neither way.
     """
     step, last = _step_of(state, failure), state.fall
     if step is None:
@@ -49,9 +49,9 @@ def fallen(state: State, failure: Failure) -> Fall | None:
     return Fall(step=step, times=last.times + 1 if last is not None and last.step == step else 1)
 
 
-def after(state: State, failure: Failure) -> State:
+def after(spec: Workload, state: State, failure: Failure) -> State:
     """Return the state after a restart for this failure."""
-    fall = fallen(state, failure)
+    fall = fallen(state, failure) if spec.progress is not None else None
     return state if fall is None else edit(state, fall=fall)
 
 
