@@ -67,7 +67,7 @@ ANNOTATION_CHECKPOINT_ANSWERS: Final = f"{GROUP}/checkpoint-answers"
 """The number of the request that the answer belongs to."""
 ANNOTATION_CHECKPOINT_BEGUN: Final = f"{GROUP}/checkpoint-begun"
 """Written by the worker: the number of the request for which it has seen the pod InProgress."""
-ANNOTATION_PROGRESS: Final = f"{GROUP}/progress"
+ANNOTATION_STEP: Final = f"{GROUP}/step"
 """A pod's own word of its step, as JSON (row P1)."""
 ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
 

@@ -4,7 +4,7 @@ Standard library only; this file also works alone, copied beside a program. Wher
 
 - `HOLDFAST_PROGRESS_FILE`: a file, replaced atomically, which the agent or a sidecar serves over HTTP
   (`python -m holdfast.progress --port 9470`);
-- `HOLDFAST_PROGRESS_ANNOTATION=1`: the pod's annotation `holdfast.dev/progress`, at most every 15 s; the pod's service
+- `HOLDFAST_PROGRESS_ANNOTATION=1`: the pod's annotation `holdfast.dev/step`, at most every 15 s; the pod's service
   account needs the verb `patch` on pods.
 
 In a pod of Holdfast the step is also kept in the termination message, so that the step at which a program died is
@@ -32,7 +32,7 @@ ENV_PORT: Final = "HOLDFAST_PROGRESS_PORT"
 ENV_ANNOTATION: Final = "HOLDFAST_PROGRESS_ANNOTATION"
 ENV_POD: Final = "HOLDFAST_POD_NAME"
 """The pod's name, where its host name is another one."""
-ANNOTATION: Final = "holdfast.dev/progress"
+ANNOTATION: Final = "holdfast.dev/step"
 PATCH_EVERY: Final = 15.0
 """Seconds between two patches of the annotation."""
 _IN_A_POD: Final = "HOLDFAST_ATTEMPT"

@@ -67,7 +67,7 @@ def running_pod(raw: Mapping[str, Any]) -> RunningPod | None:
     if facts.state is not PodState.RUNNING or mapping(raw.get("status")).get("phase") != "Running":
         return None
     annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
-    return RunningPod(facts, own_address(raw), str(annotations.get(names.ANNOTATION_PROGRESS) or ""))
+    return RunningPod(facts, own_address(raw), str(annotations.get(names.ANNOTATION_STEP) or ""))
 
 
 def step_of(text: str | bytes) -> Step | None:

@@ -61,7 +61,7 @@ def test_P1_it_needs_the_standard_library_alone_also_as_a_file_of_its_own(tmp_pa
 
 @ROW("P1", level="pure")
 def test_P1_its_annotation_is_the_one_that_the_worker_reads():
-    assert progress.ANNOTATION == names.ANNOTATION_PROGRESS
+    assert progress.ANNOTATION == names.ANNOTATION_STEP
 
 
 @ROW("P1", level="pure")

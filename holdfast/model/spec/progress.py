@@ -19,7 +19,7 @@ class ProgressSource(StrEnum):
     """Where the worker reads the step of a pod."""
 
     ANNOTATION = "annotation"
-    """The pod's annotation `holdfast.dev/progress`."""
+    """The pod's annotation `holdfast.dev/step`."""
     HTTP = "http"
     """A GET to the pod's own address: an agent, a sidecar or the program itself answers."""
 

@@ -63,7 +63,7 @@ def annotated(name: str, text: str | None, phase: str = "Running", **labels: str
     raw = pod(name, phase)
     raw["metadata"]["labels"] = {**raw["metadata"].get("labels", {}), names.LABEL_COMPONENT: "main", **labels}
     if text is not None:
-        raw["metadata"]["annotations"] = {names.ANNOTATION_PROGRESS: text}
+        raw["metadata"]["annotations"] = {names.ANNOTATION_STEP: text}
     return raw
 
 
