@@ -24,7 +24,7 @@ KEPT: Final = 64
 OF_LONGEST: Final = 3
 """A learned bound is at least this many times the longest step ever seen ..."""
 MOST: Final = 100
-"""... but at most this many times the median step, if that is more than the other terms."""
+"""... but that term is at most this many times the median step."""
 LATE: Final = timedelta(seconds=10)
 """How late a reading may be, beyond two periods, to count as on time."""
 TOLD_EVERY: Final = timedelta(minutes=5)
@@ -62,10 +62,14 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     if not pods:
         return edit(record, at=now, unseen=True)
     digest = hashlib.sha256(",".join(sorted(pod.uid for pod in pods)).encode()).hexdigest()[:12]
-    step, phase = _best(pods), _phase(pods)
-    before = record.step
-    changes = _words(record, pods, phase) | {"at": now, "pods": digest, "step": step, "phase": phase}
-    if digest != record.pods or (before is not None and (step is None or step < before)):
+    new, before = digest != record.pods, record.step
+    silent = not new and all(pod.told is None for pod in pods)
+    step, phase = _best(pods), record.phase if silent else _phase(pods)
+    if step is None and not new:
+        step = before  # A program that hangs may not answer either: that is no new step.
+    changes: dict[str, Any] = {"at": now, "pods": digest, "step": step, "phase": phase}
+    changes |= {} if silent else _words(record, pods, phase)
+    if new or (before is not None and step is not None and step < before):
         # New pods, or pods that began again from a checkpoint: their first step takes longer than the others.
         changes |= {"quiet": 0.0, "unseen": True, "fresh": True}
     elif step is not None and (before is None or step > before):
@@ -92,7 +96,7 @@ def bound_of(record: StepRecord, rules: Progress) -> Bound:
         return Bound(rules.first_step, f"{len(record.samples)} of {ENOUGH} steps are known to learn from")
     usual = median(record.samples)
     terms = [
-        (rules.minimum.total_seconds(), "the least"),
+        (rules.minimum.total_seconds(), "the minimum"),
         (rules.multiple * usual, f"{rules.multiple} × median {_short(usual)}"),
         (min(OF_LONGEST * record.longest, MOST * usual), f"{OF_LONGEST} × longest {_short(record.longest)}"),
     ]
@@ -160,7 +164,8 @@ def where(rules: Progress | None, record: StepRecord | None, attempt: int, at: d
     bound = bound_of(record, rules).sentence()
     if is_slow(record, rules) or record.phase or record.step is None:
         return f"{standing(record, max(at - record.at, timedelta(0)))}; {bound}"
-    return f"{_step(record)} at {record.at:%H:%M:%S} UTC; {bound}"
+    claimed = f", says that {record.saved:,} is saved" if record.saved is not None else ""
+    return f"{_step(record)} at {record.at:%H:%M:%S} UTC{claimed}; {bound}"
 
 
 def is_slow(record: StepRecord, rules: Progress) -> bool:
@@ -185,9 +190,7 @@ def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rule
     if since < TOLD_AT_MOST:
         return False
     slow = is_slow(record, rules)
-    if slow != is_slow(told, rules) or record.saved != told.saved or record.phase != told.phase:
-        return True
-    return since >= TOLD_EVERY and record.step != told.step
+    return slow != is_slow(told, rules) or (since >= TOLD_EVERY and record.step != told.step)
 
 
 def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:

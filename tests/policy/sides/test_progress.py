@@ -113,6 +113,8 @@ def test_P2_a_sensitive_workload_is_held_and_not_restarted():
 def test_P1_status_and_explain_say_the_step_the_stall_and_the_bound():
     life = Life(spec=training(progress=Progress(bound=timedelta(minutes=3)))).runs()
     steps(life, 1234, total=5000, fresh=False)
+    claimed = status_of(life.spec, edit(life.state, steps=at_step(life, 9, saved=8)), life.now, "uid").steps
+    assert "says that 8 is saved" in claimed
     at = f"{life.now:%H:%M:%S} UTC"
     assert f"step 1,234 of 5,000 at {at}; bound 3m (as declared)" in explain_of(life.spec, life.state, life.now).now
     steps(life, 1234, total=5000, fresh=False, quiet=120.0)

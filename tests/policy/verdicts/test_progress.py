@@ -165,6 +165,21 @@ def test_P2_blindness_pauses_the_clock_and_teaches_nothing(way: str):
 
 
 @ROW("P2", level="pure")
+@pytest.mark.parametrize("phase", ["", "saving"])
+def test_P2_a_program_that_hangs_and_answers_no_more_has_not_begun_again(phase: str):
+    one = Reader().learned()
+    word = {"phase": phase, "bound": 180.0} if phase else {}
+    one.sees(33, **word)
+    for _ in range(13):
+        one.seconds += PERIOD
+        silent = [PodStep(uid="a-0", name="train-0")]
+        one.record = read(one.record, 1, silent, RULES, START + timedelta(seconds=one.seconds))
+    failure = stalled(one.known, RULES)
+    assert failure is not None
+    assert failure.message.startswith("step 33, ")
+
+
+@ROW("P2", level="pure")
 def test_P2_the_one_pod_that_is_behind_is_named():
     one = Reader().sees(4, 4, 4).sees(5, 5, 4)
     assert (one.known.behind, one.known.behind_node, one.known.step) == ("train-2", "node-2", 5)
