@@ -10,6 +10,8 @@ import pytest
 
 from holdfast import names
 from holdfast.model import Policy, Progress, Workload
+from holdfast.past.decode import read_run
+from holdfast.past.story import story_of
 from tests.policy.lives.life import RULES, workload
 from tests.workflows.conftest import SCALED, Run
 from tests.workflows.workload.test_workload import replays
@@ -47,6 +49,10 @@ async def test_P2_a_stall_resets_and_the_next_attempt_knows_what_was_learned(env
         await handle.signal(names.SIGNAL_CANCEL, "enough")
         assert (await handle.result()).phase == "Cancelled"
         await replays(handle)
+        past = (await handle.fetch_history()).events
+        story = story_of([await read_run(past, run.client.data_converter)])
+        assert story.exact, "its past reads as it was lived"
+        assert any("NoProgress" in told.cause.message for told in story.causes.values())
 
 
 async def test_P1_each_news_costs_the_same_events_and_the_next_run_knows_what_was_learned(environment: Environment):
