@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from holdfast import names, progress
+from holdfast.activities.progress.read import step_of
 from holdfast.model import FailureClass, Reason
+from holdfast.model.life.progress import Step
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Space
 from tests.e2e.nodes.test_real_node import containers, real
@@ -114,6 +119,42 @@ async def test_P2_a_process_that_hangs_is_noticed_and_restarted_and_one_that_sav
     await until(told, 60, "the next attempt tells its step")
     await real.truth.settle()
     real.truth.assert_one_attempt_at_a_time("train")
+
+
+@ROW("P1", level="e2e")
+async def test_P1_the_annotation_is_patched_with_the_rights_of_the_pods_own_account(
+    real: Space, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """The real API server, and a token of the service account; the code runs here, where it reaches that server."""
+    kubectl = partial(asyncio.to_thread, real.site.stack.kubectl, "-n", real.namespace)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": containers("", nodeName="absent")}
+    await kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+    config = yaml.safe_load(await kubectl("config", "view", "--raw"))
+    cluster = config["clusters"][0]["cluster"]
+    host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
+    files = {"namespace": real.namespace, "token": await kubectl("create", "token", "default")}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    monkeypatch.setattr(progress, "_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setenv(progress.ENV_POD, "train")
+    with pytest.raises(OSError, match="403"):
+        await asyncio.to_thread(progress.patch, {"step": 1})
+    await kubectl("create", "role", "tells", "--verb=patch", "--resource=pods")
+    await kubectl("create", "rolebinding", "tells", "--role=tells", f"--serviceaccount={real.namespace}:default")
+
+    async def patched() -> bool:
+        try:
+            await asyncio.to_thread(progress.patch, {"step": 12, "loss": 0.5})
+        except OSError:
+            return False  # The API server's authorizer does not know the right yet.
+        return True
+
+    await until(patched, 20, "the right is known")
+    found = json.loads(await kubectl("get", "pod", "train", "-o", "json"))
+    assert step_of(found["metadata"]["annotations"][names.ANNOTATION_STEP]) == Step(step=12)
 
 
 @ROW("P4", level="e2e")
