@@ -97,7 +97,8 @@ def test_P1_the_file_is_never_seen_half_written(told: Path):
     looking = threading.Thread(target=look)
     looking.start()
     for number in range(2000):
-        teller.step(number, **{f"value_{index}": float(index) for index in range(number % 40)})
+        values: dict[str, Any] = {f"value_{index}": float(index) for index in range(number % 40)}
+        teller.step(number, **values)
     done.set()
     looking.join()
     assert len(seen) > 1
