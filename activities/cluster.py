@@ -36,6 +36,7 @@ from holdfast.activities.operations.remove import force_remove, remove
 from holdfast.activities.operations.replace import replace
 from holdfast.activities.operations.report import report
 from holdfast.activities.operations.scale import resize_rendezvous, scale
+from holdfast.activities.progress.follow import follow
 from holdfast.activities.site.site import Site
 from holdfast.model import Limits, OperationKind
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
@@ -72,6 +73,7 @@ from holdfast.model.calls.cluster import (
     UnparkInput,
 )
 from holdfast.model.calls.operations import OPERATIONS
+from holdfast.model.calls.progress import Followed, FollowInput
 from holdfast.model.calls.provisioner import (
     CheckProvisionerInput,
     Enlisted,
@@ -161,7 +163,7 @@ class ClusterActivities:
     def waits(self) -> list[Callable[..., Any]]:
         """The activities for the cluster's queue of long waits."""
         operations = self._operations(names.queue_wait)
-        return [*operations, self.probe, self.scale, self.provision_node, self.check_provisioner]
+        return [*operations, self.probe, self.follow_progress, self.scale, self.provision_node, self.check_provisioner]
 
     def _operations(self, queue: Callable[[str], str]) -> list[Callable[..., Any]]:
         return [getattr(self, kind.value) for kind, row in OPERATIONS.items() if row.queue is queue]
@@ -280,6 +282,11 @@ class ClusterActivities:
     async def probe(self, given: ProbeInput) -> Probed:
         """Ask the pods of an attempt whether they still serve, until one has been silent for too long."""
         return await probe(self._site, given)
+
+    @activity.defn(name=names.ACTIVITY_FOLLOW)
+    async def follow_progress(self, given: FollowInput) -> Followed:
+        """Follow the steps of a workload's pods (rows P1, P2)."""
+        return await follow(self._site, given)
 
     @activity.defn(name=OperationKind.REPORT)
     async def report(self, given: ReportInput) -> Reported:

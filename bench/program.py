@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench import bill, plan
+from bench import bill, plan, steps
 from bench.ground import Options
 from bench.measures import (
     agents,
@@ -223,6 +223,12 @@ def tables_(
 def bill_() -> None:
     """Write what Temporal bills, and what that costs a month, into docs/performance.md; nothing is run."""
     print(bill.publish())
+
+
+@app.command("progress")
+def progress_() -> None:
+    """Write how often a stall is seen wrongly and how soon rightly, into docs/performance.md; pure, for minutes."""
+    print(steps.publish())
 
 
 def _run(*plans: Plan) -> None:

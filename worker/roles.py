@@ -175,7 +175,7 @@ def shares(settings: Settings, role: Role, site: Site) -> list[Share]:
         probes = FreshSlots(settings.max_concurrent_probes, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
         return [
             (names.queue_wait(settings.cluster), site.cluster.all, slots),
-            (names.queue_probe(settings.cluster), [site.cluster.probe], probes),
+            (names.queue_probe(settings.cluster), [site.cluster.probe, site.cluster.follow_progress], probes),
         ]
     # One more than the shard sets and the node watch, so that one may restart while its last try is still ending.
     watches = [site.watch.watch, site.nodes.watch_nodes]

@@ -45,6 +45,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
     from holdfast.policy.sides.gang import GangScale, scaled, unsized
     from holdfast.policy.sides.probe import probed
+    from holdfast.policy.sides.progress import followed
     from holdfast.policy.status.explain import explain_of, markdown, status_of
     from holdfast.policy.status.ledger import Moment, Tally
     from holdfast.policy.values import events
@@ -55,7 +56,8 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
     from holdfast.workflows.clock import Clock, asked_at, task_time
     from holdfast.workflows.entity import Timer, read, refuse_memory
-    from holdfast.workflows.operations.dispatch import RETRY, call_of, probe_of
+    from holdfast.workflows.operations.aside import Aside
+    from holdfast.workflows.operations.dispatch import RETRY, call_of, follow_of, probe_of
     from holdfast.workflows.operations.gang import Meetings
     from holdfast.workflows.operations.notify import GraphSide, QueueSide
     from holdfast.workflows.operations.rehearsal import refused, rehearse
@@ -83,8 +85,8 @@ class WorkloadWorkflow:
         self._clock = Clock()
         self._inbox: list[events.Event] = []
         self._handle: workflow.ActivityHandle[Any] | None = None
-        self._probe: workflow.ActivityHandle[Any] | None = None
-        self._probed: int | None = None
+        self._probe = Aside(lambda attempt, said: events.ProbeEnded(attempt, said.failure, dict(said.failing)))
+        self._steps = Aside(lambda attempt, said: events.StepsRead(attempt, said.record, said.failure))
         self._timer = Timer()
         self._shown: tuple[Phase, int, bool] | None = None
         self._changing = asyncio.Lock()
@@ -181,7 +183,8 @@ class WorkloadWorkflow:
             bool(self._inbox)
             or (self._handle is not None and self._handle.done())
             or self._timer.is_due
-            or (self._probe is not None and self._probe.done())
+            or self._probe.woken()
+            or self._steps.woken()
             or self._meetings.woken()
             or self._graph_side.woken()
             or self._queue_side.woken()
@@ -194,9 +197,8 @@ class WorkloadWorkflow:
         for event in (*self._queue_side.ended(), *inbox):
             state = fold(state, event, now)
         self._timer.take()
-        if self._probe is not None and self._probe.done():
-            probe, self._probe = self._probe, None
-            state = self._answered(state, probe, now)
+        for event in (*self._probe.ended(), *self._steps.ended()):
+            state = fold(state, event, now)
         for event in (*self._meetings.ended(), *self._graph_side.ended()):
             if isinstance(event, events.GangUnsized) and self._spec is not None:
                 self._resize(unsized(self._spec, state, event))
@@ -226,14 +228,6 @@ class WorkloadWorkflow:
         if is_of_earlier(state, result) and workflow.patched(_PATCH_ANSWERS):
             result = events.OperationInterrupted()
         return landed(state, result, now)
-
-    def _answered(self, state: State, probe: workflow.ActivityHandle[Any], now: datetime) -> State:
-        """Fold in the result of the probe; a probe that ended without one starts again (row L28)."""
-        try:
-            said = probe.result()
-        except (ActivityError, asyncio.CancelledError):
-            return state
-        return fold(state, events.ProbeEnded(self._probed or 0, said.failure, dict(said.failing)), now)
 
     def _measure(self, found: Iterable[Counted | Lasted]) -> None:
         """Record what happened in this turn; replay records nothing."""
@@ -278,35 +272,26 @@ class WorkloadWorkflow:
         )
 
     def _ask(self, spec: Workload, state: State) -> None:
-        """Probe the pods of the living attempt with one activity, however long that takes (row L28)."""
+        """Have the living attempt's pods asked whether they serve, and how far they are (rows L28, P1)."""
+        full = self._full()
         number = probed(spec, state)
-        if self._probe is not None and number != self._probed:
-            self._probe.cancel()
-            self._probe = None
-        if number is None or self._probe is not None or self._full():
-            return
-        call = probe_of(spec, state, self._uid)
-        self._probed = number
-        self._probe = workflow.start_activity(
-            call.activity,
-            call.argument,
-            task_queue=call.queue,
-            result_type=call.result_type,
-            start_to_close_timeout=call.start_to_close,
-            heartbeat_timeout=call.heartbeat,
-            retry_policy=RETRY,
-            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"asking attempt {number} whether it serves",
+        self._probe.follow(
+            number, lambda: probe_of(spec, state, self._uid), f"asking attempt {number} whether it serves", full=full
+        )
+        number = followed(spec, state)
+        self._steps.follow(
+            number, lambda: follow_of(spec, state, self._uid), f"following the steps of attempt {number}", full=full
         )
 
     async def _silenced(self) -> None:
-        """Stop the probe and wait for its counts; then wait for messages to the rendezvous, the graph and the queue."""
-        while self._probe is not None and not self._probe.done():
-            self._probe.cancel()
-            try:
-                await workflow.wait_condition(self._probe.done)
-            except asyncio.CancelledError:
-                self._inbox.append(events.Cancelled("cancelled through Temporal"))
+        """Stop what asks the pods and wait for its results; then wait for messages to others to be delivered."""
+        for aside in (self._probe, self._steps):
+            while aside.busy:
+                aside.cancel()
+                try:
+                    await workflow.wait_condition(aside.settled)
+                except asyncio.CancelledError:
+                    self._inbox.append(events.Cancelled("cancelled through Temporal"))
         while not self._said_all():
             try:
                 await workflow.wait_condition(self._said_all)

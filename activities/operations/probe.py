@@ -57,7 +57,7 @@ async def probe(site: Site, given: ProbeInput) -> Probed:
             several workloads: whether they serve is not known, counts stay, and another worker probes (row D47).
     """
     site.check(given.target)
-    rules, (failing, due), beats = given.probe, _earlier(given), _Beats()
+    rules, (failing, due), beats = given.probe, _earlier(given), _Counts()
     reach, workload = site.reach, given.target.workload_uid
     lasts = 2 * (rules.period + rules.timeout)
     try:
@@ -185,8 +185,8 @@ async def _connect(rules: Probe, pod: Asked, reached: set[str]) -> Answer:
 def _cut_off(rules: Probe, failing: Mapping[str, int], due: datetime) -> ApplicationError:
     """Return the error that makes another worker go on with these counts; also send a heartbeat and count a metric."""
     words = "this worker reaches no pod of any workload that it asks: whether they serve is not known, counts stay"
-    _beat(failing, due, words)
     if activity.in_activity():
+        activity.heartbeat({"failing": dict(failing), "due": due.isoformat(), "doing": words})
         about = "Rounds of probes in which a worker reached no pod of any workload."
         activity.metric_meter().create_counter(names.METRIC_PROBES_UNKNOWN, about).add(1)
     delay = min(rules.period, _ELSEWHERE)
@@ -213,19 +213,12 @@ def _earlier(given: ProbeInput) -> tuple[dict[str, int], datetime]:
     return {str(uid): int(count) for uid, count in counts.items()}, due  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _beat(failing: Mapping[str, int], due: datetime, doing: str = "") -> None:
-    if activity.in_activity():
-        said = {"doing": doing} if doing else {}
-        activity.heartbeat({"failing": dict(failing), "due": due.isoformat(), **said})
-
-
-class _Beats:
-    """Heartbeats no more often than needed, since each may be billed: at once if a count changes."""
+class Beats:
+    """Heartbeats no more often than needed, since each may be billed."""
 
     def __init__(self) -> None:
         timeout = activity.info().heartbeat_timeout if activity.in_activity() else None
         self._every = timeout.total_seconds() / 2 if timeout is not None else BEAT_LAST
-        self._told: dict[str, int] | None = None
         self._at = self._clock()
 
     @property
@@ -233,19 +226,33 @@ class _Beats:
         """Seconds until the next heartbeat is due."""
         return max(0.0, self._at + self._every - self._clock())
 
-    def tell(self, failing: Mapping[str, int], due: datetime) -> None:
-        """Send a heartbeat if one is due, or if these counts are new."""
-        if self.left and failing == self._told:
-            return
-        self._told, self._at = dict(failing), self._clock()
-        _beat(failing, due)
+    def send(self, details: Mapping[str, Any]) -> None:
+        """Send a heartbeat now."""
+        self._at = self._clock()
+        if activity.in_activity():
+            activity.heartbeat(details)
 
     @staticmethod
     def _clock() -> float:
         return asyncio.get_running_loop().time()
 
 
-async def _until(due: datetime, failing: Mapping[str, int], beats: _Beats) -> None:
+class _Counts(Beats):
+    """Heartbeats with the counts of failed probes: at once if a count changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, int] | None = None
+
+    def tell(self, failing: Mapping[str, int], due: datetime) -> None:
+        """Send a heartbeat if one is due, or if these counts are new."""
+        if self.left and failing == self._told:
+            return
+        self._told = dict(failing)
+        self.send({"failing": self._told, "due": due.isoformat()})
+
+
+async def _until(due: datetime, failing: Mapping[str, int], beats: _Counts) -> None:
     """Wait until a time, with heartbeats."""
     while (left := (due - datetime.now(UTC)).total_seconds()) > 0:
         await asyncio.sleep(min(left, beats.left))
@@ -253,7 +260,7 @@ async def _until(due: datetime, failing: Mapping[str, int], beats: _Beats) -> No
 
 
 async def _beating(
-    answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime, beats: _Beats
+    answers: Awaitable[dict[str, Answer]], failing: Mapping[str, int], begun: datetime, beats: _Counts
 ) -> dict[str, Answer]:
     """Wait for the answers of a round, with heartbeats; a worker that takes over meanwhile repeats the round."""
     task = asyncio.ensure_future(answers)

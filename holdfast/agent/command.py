@@ -21,7 +21,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(EXIT_REFUSED)
     from holdfast.agent.process import run
+    from holdfast.progress import serve_beside
 
+    try:
+        serve_beside()
+    except (OSError, ValueError) as error:
+        print(f"Error: the workers' steps cannot be served: {error}", file=sys.stderr)
+        sys.exit(EXIT_REFUSED)
     code = run(settings)
     sys.stdout.flush()
     sys.stderr.flush()

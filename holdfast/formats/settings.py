@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
@@ -23,11 +24,14 @@ from holdfast.model import (
     Checkpoint,
     CheckpointProtocol,
     Policy,
+    Progress,
+    ProgressSource,
     Timings,
     Workload,
     format_duration,
     parse_duration,
 )
+from holdfast.model.base import Model
 from holdfast.model.spec.policy import DEFAULT_RULE
 from holdfast.profiles.rules import LAUNCH, RESTART
 
@@ -67,7 +71,40 @@ _CHECKPOINT: Final[Mapping[str, str]] = {
     "checkpointComponents": "components",
 }
 """Names of the checkpoint settings, mapped to fields of `Checkpoint`."""
-NAMES: Final = (*TIMING_NAMES, *_OTHERS, *_CHECKPOINT)
+_PROGRESS: Final[Mapping[str, str]] = {
+    "progress": "source",
+    "progressPort": "port",
+    "progressPath": "path",
+    "progressComponents": "components",
+    "progressPeriod": "period",
+    "progressBound": "bound",
+    "progressMultiple": "multiple",
+    "progressMinimum": "minimum",
+    "progressFirstStep": "first_step",
+    "progressPhaseBound": "phase_bound",
+    "progressPoisonLimit": "poison_limit",
+    "progressExecutions": "executions",
+}
+"""Names of the progress settings, mapped to fields of `Progress`."""
+
+
+class _Group(NamedTuple):
+    """Settings that together make one field of the workload."""
+
+    model: type[Model]
+    names: Mapping[str, str]
+    """The settings, mapped to fields of the model; the first one is required by all others."""
+    first: type[StrEnum]
+    """The values of the first setting."""
+
+
+_GROUPS: Final[Mapping[str, _Group]] = {
+    "checkpoint": _Group(Checkpoint, _CHECKPOINT, CheckpointProtocol),
+    "progress": _Group(Progress, _PROGRESS, ProgressSource),
+}
+"""The groups, by their field of the workload."""
+_GROUP_OF: Final = {name: field for field, group in _GROUPS.items() for name in group.names}
+NAMES: Final = (*TIMING_NAMES, *_OTHERS, *_GROUP_OF)
 """Names of all settings."""
 
 _LIMITS: Final[Mapping[str, str]] = {"retryLimit": RESTART, "launchLimit": LAUNCH}
@@ -102,8 +139,8 @@ class Settings:
     """Fields of rules' actions, by the rules' names."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the workload itself."""
-    checkpoint: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of the workload's checkpoint."""
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Fields of the workload's checkpoint and progress, by the name of the group."""
     bounds: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
     """The walltime, and the longest walltime after extensions."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
@@ -241,25 +278,25 @@ def read_settings(given: Iterable[Given]) -> tuple[Settings, list[Problem]]:
         problem = _set(settings, name, one)
         if problem is not None:
             problems.append(problem)
-    if settings.checkpoint:
-        problems += _read_checkpoint(settings)
+    for group in settings.groups:
+        problems += _read_group(settings, group)
     problems += _bounded(settings)
     return settings, problems
 
 
-def _read_checkpoint(settings: Settings) -> list[Problem]:
-    """Build the workload's checkpoint from its settings, and return the problems."""
-    written = {name: info.alias or name for name, info in Checkpoint.model_fields.items()}
-    places = {written[field]: settings.paths[name] for name, field in _CHECKPOINT.items() if name in settings.paths}
-    if "protocol" not in settings.checkpoint:
-        first = next(iter(places.values()))
-        protocols = tuple(one.value for one in CheckpointProtocol)
-        return [Problem(first, "is only for what sets checkpoint, too", allowed=protocols)]
+def _read_group(settings: Settings, name: str) -> list[Problem]:
+    """Build one field of the workload from its group of settings, and return the problems."""
+    group, given = _GROUPS[name], settings.groups[name]
+    written = {field: info.alias or field for field, info in group.model.model_fields.items()}
+    places = {written[field]: settings.paths[one] for one, field in group.names.items() if one in settings.paths}
+    needed = next(iter(group.names.values()))
+    if needed not in given:
+        return [Problem(next(iter(places.values())), f"is only for what sets {name}, too", allowed=tuple(group.first))]
     try:
-        settings.fields["checkpoint"] = Checkpoint.model_validate(settings.checkpoint)
+        settings.fields[name] = group.model.model_validate(given)
     except ValidationError as error:
-        return relocated(problems_of(error, Checkpoint), {**places, "": places["protocol"]})
-    settings.paths["checkpoint.components"] = places.get("components", places["protocol"])
+        return relocated(problems_of(error, group.model), {**places, "": places[written[needed]]})
+    settings.paths[f"{name}.components"] = places.get("components", places[written[needed]])
     return []
 
 
@@ -315,10 +352,12 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
             settings.rules.setdefault(rule, {}).update(values)
         settings.paths[name] = given.path
         return None
-    if name in _CHECKPOINT:
-        text = given.value.strip()
-        parts = [part.strip() for part in text.split(",")] if name == "checkpointComponents" else None
-        settings.checkpoint[_CHECKPOINT[name]] = parts if parts is not None else int(text) if text.isdecimal() else text
+    if name in _GROUP_OF:
+        group, text = _GROUP_OF[name], given.value.strip()
+        one = _GROUPS[group].names[name]
+        parts = [part.strip() for part in text.split(",")] if one == "components" else None
+        values = settings.groups.setdefault(group, {})
+        values[one] = parts if parts is not None else int(text) if text.isdecimal() else text
         settings.paths[name] = given.path
         return None
     if name == "mounts":

@@ -68,6 +68,7 @@ from .spec.policy import (
     Timings,
 )
 from .spec.probe import Probe, ProbeKind
+from .spec.progress import Progress, ProgressSource
 from .spec.workload import Source, Workload
 from .vocabulary import (
     DEADLINE_EXCEEDED,
@@ -159,6 +160,8 @@ __all__ = [
     "Policy",
     "Probe",
     "ProbeKind",
+    "Progress",
+    "ProgressSource",
     "Quiet",
     "Reactive",
     "Reason",

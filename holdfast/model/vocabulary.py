@@ -66,6 +66,9 @@ class Reason(StrEnum):
     NODE_STILL_DOWN = "NodeStillDown"
     NODE_LOST = "NodeLost"
     PROBE_FAILED = "ProbeFailed"
+    NO_PROGRESS = "NoProgress"
+    POISON_STEP = "PoisonStep"
+    EXECUTIONS_EXCEEDED = "ExecutionsExceeded"
     RETRY_LIMIT_EXCEEDED = "RetryLimitExceeded"
     LAUNCH_LIMIT_EXCEEDED = "LaunchLimitExceeded"
     SUBMISSION_TIMEOUT = "SubmissionTimeout"
@@ -133,6 +136,7 @@ class FailureClass(StrEnum):
     TIMEOUT = "Timeout"
     DEADLINE = "Deadline"
     PROBE = "Probe"
+    NO_PROGRESS = "NoProgress"
     CHECKPOINT = "Checkpoint"
     UNKNOWN = "Unknown"
 

@@ -21,6 +21,7 @@ from holdfast.model import Observation, Phase, State, Status
 from holdfast.model.calls.cluster import Probed, ProbeInput, Rehearsed, Scaled, ScaleInput
 from holdfast.model.calls.gang import GangBegin
 from holdfast.model.calls.operations import OPERATIONS
+from holdfast.model.calls.progress import Followed, FollowInput
 from holdfast.model.entities.graph import GraphNews, GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -36,6 +37,7 @@ _RESULTS: Final[dict[str, Any]] = {
     **{kind.value: row.result for kind, row in OPERATIONS.items()},
     names.ACTIVITY_REHEARSE: Rehearsed,
     names.ACTIVITY_PROBE: Probed,
+    names.ACTIVITY_FOLLOW: Followed,
     names.ACTIVITY_SCALE: Scaled,
 }
 _DOCUMENTS: Final[dict[str, Any]] = {
@@ -47,6 +49,7 @@ _DOCUMENTS: Final[dict[str, Any]] = {
 }
 _ASKED: Final[dict[str, Any]] = {
     names.ACTIVITY_PROBE: ProbeInput,
+    names.ACTIVITY_FOLLOW: FollowInput,
     names.ACTIVITY_BEGIN_GANG: GangBegin,
     names.ACTIVITY_SCALE: ScaleInput,
 }

@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from holdfast import names
 from holdfast.model import Cause, Observation, State, Workload
 from holdfast.model.calls.cluster import Probed, Rehearsed, Scaled
+from holdfast.model.calls.progress import Followed
 from holdfast.model.entities.graph import GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
@@ -45,6 +46,7 @@ _CANCELLED: Final = "cancelled through Temporal"
 _BESIDE: Final = {
     names.ACTIVITY_REHEARSE,
     names.ACTIVITY_PROBE,
+    names.ACTIVITY_FOLLOW,
     names.ACTIVITY_BEGIN_GANG,
     names.ACTIVITY_SCALE,
 }
@@ -212,6 +214,10 @@ class Life:
                 if isinstance(result.result, Probed) and result.attempt is not None:
                     said = result.result
                     self._inbox.append(events.ProbeEnded(result.attempt, said.failure, dict(said.failing)))
+                return True
+            case Finished(names.ACTIVITY_FOLLOW):
+                if isinstance(result.result, Followed) and result.attempt is not None:
+                    self._inbox.append(events.StepsRead(result.attempt, result.result.record, result.result.failure))
                 return True
             case Finished(names.ACTIVITY_BEGIN_GANG | names.ACTIVITY_SCALE):
                 self._inbox += self._met(result)

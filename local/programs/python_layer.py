@@ -112,5 +112,6 @@ def _kept(path: str) -> bool:
 
 
 def _agent() -> list[Path]:
-    """Return the agent's source files: they need only the standard library (decision record 0031)."""
-    return [_PACKAGE / "__init__.py", _PACKAGE / "names.py", *sorted((_PACKAGE / "agent").glob("*.py"))]
+    """Return the agent's source files, and what tells steps: only the standard library is needed (record 0031)."""
+    alone = ("__init__.py", "names.py", "progress.py")
+    return [*(_PACKAGE / name for name in alone), *sorted((_PACKAGE / "agent").glob("*.py"))]

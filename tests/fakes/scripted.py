@@ -60,10 +60,13 @@ from holdfast.model.calls.cluster import (
     UnparkInput,
 )
 from holdfast.model.calls.gang import GangBegin
+from holdfast.model.calls.progress import Followed, FollowInput
 from holdfast.model.calls.queue import LookQueueInput, SeenQueue
 from holdfast.model.calls.stage import Staged, StageInput
+from holdfast.model.life.progress import StepRecord
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.sides.probe import silence
+from holdfast.policy.verdicts.progress import stall
 
 
 @dataclass
@@ -110,6 +113,11 @@ class ScriptedCluster:
     """The attempt in which a pod does not answer its probe any more."""
     broken_off: int = 0
     """How many probes have handed over what they had counted."""
+    follows: list[FollowInput] = field(default_factory=list[FollowInput])
+    news: int = 0
+    """How many times still to come the worker has new steps to tell at once."""
+    hangs_in: int = 0
+    """The attempt that stands still."""
     begun: list[GangBegin] = field(default_factory=list[GangBegin])
     """Attempts of which a rendezvous was told."""
     scaled: list[ScaleInput] = field(default_factory=list[ScaleInput])
@@ -275,6 +283,22 @@ class ScriptedCluster:
             self.broken_off += 1
             return Probed(failing={"uid": 2})
         return Probed(failure=silence(payload.attempt, datetime.now(UTC), "train", "train-0", "node-7", "no answer"))
+
+    @activity.defn(name=names.ACTIVITY_FOLLOW)
+    async def follow_progress(self, payload: FollowInput) -> Followed:
+        self.follows.append(payload)
+        before = payload.known.step or 0 if payload.known is not None else 0
+        record = StepRecord(attempt=payload.attempt, at=datetime.now(UTC), pods="x", step=before + 1)
+        if self.news:
+            self.news -= 1
+            return Followed(record=record)
+        try:
+            while self.hangs_in != payload.attempt:
+                activity.heartbeat()
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            return Followed(record=record)
+        return Followed(record=record, failure=stall(payload.attempt, record.at, message="no new step for 5m"))
 
     @activity.defn(name=names.ACTIVITY_BEGIN_GANG)
     async def begin_gang(self, payload: GangBegin) -> None:

@@ -133,6 +133,28 @@ TABLE: list[tuple[Spoiled, str]] = [
     (reads({"components": ["train", "train"]}), "mounts[0].components[1]: 'train' is given twice"),
     ({"components": [NOTHING], "mounts": [CORPUS]}, "mounts[0]: no component brings pods that could read it"),
     (reads({}, volumes=[{"name": "holdfast-data-corpus"}]), "spec.volumes[0].name: 'holdfast-data-corpus' is the"),
+    # The progress.
+    ({"progress": {"source": "http"}}, "port: missing: source http asks each pod at its own address"),
+    ({"progress": {"port": 80}}, "port: 80: expected none, since source annotation asks no endpoint"),
+    ({"progress": {"source": "carrier pigeon"}}, "allowed: annotation, http"),
+    ({"progress": {"source": "http", "port": 80, "path": "step me"}}, "progress.path"),
+    ({"progress": {"period": "0s"}}, "period: 0s: expected at least 1s"),
+    ({"progress": {"bound": "59s"}}, "bound: 59s: expected at least 1m, four periods"),
+    ({"progress": {"firstStep": "1s"}}, "firstStep: 1s: expected at least 1m"),
+    ({"progress": {"phaseBound": "1s"}}, "phaseBound: 1s: expected at least 1m"),
+    ({"progress": {"multiple": 1}}, "progress.multiple"),
+    ({"progress": {"components": ["serve"]}}, "progress.components[0]: 'serve': expected a component with pods: train"),
+    (
+        {"progress": {}, "components": [{"name": "c", "template": config("c")}]},
+        "progress: expected a component with pods: none has any",
+    ),
+    (
+        {
+            "progress": {"source": "http", "port": 80},
+            **of_template(spec={"template": {"spec": {"hostNetwork": True}}}),
+        },
+        "hostNetwork: the address of such pods is their node's, which is not asked for a step",
+    ),
     # The checkpoint.
     ({"checkpoint": {"protocol": "http"}}, "port: missing: protocol http asks each pod at its own address"),
     ({"checkpoint": {"protocol": "annotation", "port": 80}}, "port: 80: expected none"),

@@ -49,6 +49,7 @@ WHOLE: dict[str, Any] = {
         {"name": "side", "template": TEMPLATE | {"metadata": {"name": "side"}}, "pod_sets": []},
     ],
     "probe": {"kind": "HTTP", "port": 80, "path": "/healthz", "components": ["main"]},
+    "progress": {"source": "http", "port": 82, "path": "/progress", "components": ["main"]},
     "checkpoint": {"protocol": "http", "port": 81, "path": "/checkpoint", "components": ["main"]},
     "volume_claims": [{"name": "data-train", "labels": {"example.com/team": "llm"}, "spec": {}}],
     "mounts": [

@@ -59,7 +59,7 @@ def test_as_many_as_may_be_fresh_are_given_out_and_no_more() -> None:
 
 @pytest.mark.row("L28", level="pure")
 def test_L28_two_hundred_probes_for_ever_leave_removals_all_their_slots() -> None:
-    acting: Any = SimpleNamespace(cluster=SimpleNamespace(all=[], probe=None))
+    acting: Any = SimpleNamespace(cluster=SimpleNamespace(all=[], probe=None, follow_progress=None))
     settings = Settings(roles=(Role.WAIT,), cluster="dev", max_concurrent_waits=1, max_fresh_waits=SERVICES)
     of: dict[str, Any] = {queue: slots for queue, _, slots in shares(settings, Role.WAIT, acting)}
     probes, waits = of[names.queue_probe("dev")], of[names.queue_wait("dev")]

@@ -139,7 +139,7 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
                 Worker(
                     plain,
                     task_queue=names.queue_probe(name),
-                    activities=[cluster.probe],
+                    activities=[cluster.probe, cluster.follow_progress],
                     max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,  # As a worker has it: else a probe hears late.
                 ),
             ):

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
         OperationKind,
         Phase,
         Probe,
+        Progress,
         RefusedCreate,
         Report,
         State,
@@ -47,6 +48,7 @@ with workflow.unsafe.imports_passed_through():
         planned,
     )
     from holdfast.model.calls.operations import OPERATIONS
+    from holdfast.model.calls.progress import Followed, FollowInput
     from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
     from holdfast.policy.attempt.checkpoint import checkpoint_request
@@ -147,10 +149,21 @@ def probe_of(spec: Workload, state: State, uid: str) -> Call:
     return Call(names.ACTIVITY_PROBE, queue, given, Probed, ENDLESS, heartbeat=probe_heartbeat(spec.probe))
 
 
-def probe_heartbeat(rules: Probe) -> timedelta:
-    """Return the heartbeat timeout of a probe: two periods, so that each round need send one heartbeat only.
+def follow_of(spec: Workload, state: State, uid: str) -> Call:
+    """Return the activity call that follows the steps of the living attempt (row P1)."""
+    if spec.progress is None or state.attempt is None:
+        raise ValueError("there is nothing to follow")
+    given = FollowInput(
+        target=target_of(spec, state, uid), attempt=state.attempt.number, progress=spec.progress, known=state.steps
+    )
+    heartbeat = probe_heartbeat(spec.progress)
+    return Call(names.ACTIVITY_FOLLOW, names.queue_probe(spec.cluster), given, Followed, ENDLESS, heartbeat=heartbeat)
 
-    After this time another worker takes over the probe of one that died.
+
+def probe_heartbeat(rules: Probe | Progress) -> timedelta:
+    """Return the heartbeat timeout of what asks pods: two periods, so that each round need send one heartbeat only.
+
+    After this time another worker takes over from one that died.
     """
     return min(max(HEARTBEAT, 2 * rules.period), PROBE_HEARTBEAT_MOST)
 

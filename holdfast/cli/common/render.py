@@ -129,6 +129,8 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         lines.append(_labelled("kept", told.claims.sentence()))
     if told.pods != PodCounts():
         lines.append(_labelled("pods", told.pods.sentence()))
+    if told.steps:
+        lines.append(_labelled("steps", told.steps))
     lines += [_labelled("waits", one.sentence()) for one in told.waiting]
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))

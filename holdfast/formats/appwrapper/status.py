@@ -109,7 +109,7 @@ def reason(reason: Reason) -> str:
             return "InsufficientPodsReady"
         case Reason.FOUND_FAILED_PODS | Reason.NODE_DOWN | Reason.NODE_STILL_DOWN | Reason.NODE_LOST:
             return "FoundFailedPods"
-        case Reason.PROBE_FAILED:
+        case Reason.PROBE_FAILED | Reason.NO_PROGRESS:
             return "FoundFailedPods"
         case Reason.MISSING_COMPONENT:
             return "MissingComponent"
@@ -124,6 +124,8 @@ def reason(reason: Reason) -> str:
         case Reason.MAX_REQUEUE_EXCEEDED | Reason.PROLOGUE_FAILURE_MAX_RETRIES | Reason.WALLTIME_EXCEEDED:
             return "Failed"
         case Reason.MAX_RESTARTS_EXHAUSTED | Reason.MAX_ROUNDS_EXHAUSTED | Reason.EXIT_BARRIER_TIMEOUT:
+            return "Failed"
+        case Reason.POISON_STEP | Reason.EXECUTIONS_EXCEEDED:
             return "Failed"
         case Reason.JOIN_TIMEOUT | Reason.MEMBER_FAILED:
             return "Failed"

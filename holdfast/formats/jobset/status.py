@@ -24,8 +24,13 @@ STARTED: Final = (
     "InOrderStartupPolicyCompleted",
     "in order startup policy has completed",
 )
-_OWN_ENDS: Final = (Reason.RULE_LIMIT_EXCEEDED, Reason.SUCCESS_UNREACHABLE)
-"""Ends for which JobSet has no reason: a rule's own limit, and Jobs whose failure was ignored."""
+_OWN_ENDS: Final = (
+    Reason.RULE_LIMIT_EXCEEDED,
+    Reason.SUCCESS_UNREACHABLE,
+    Reason.POISON_STEP,
+    Reason.EXECUTIONS_EXCEEDED,
+)
+"""Ends for which JobSet has no reason: a rule's own limit, ignored failures, and what progress ends (row P4)."""
 _SUSPENSIONS: Final = (Reason.SUSPEND_REQUESTED, Reason.PREEMPTED)
 
 

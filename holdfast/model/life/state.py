@@ -13,6 +13,7 @@ from holdfast.model.entities.graph import GraphNews
 from holdfast.model.entities.queue import Turn
 from holdfast.model.gang.state import Gang
 from holdfast.model.life.evidence import Evidence
+from holdfast.model.life.progress import Fall, StepRecord
 from holdfast.model.life.report import CopyRestarts, Report
 from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
@@ -392,6 +393,12 @@ class State(Payload):
     """The latest request to save, and its result."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
     """The last complete checkpoint, from which the next attempt resumes."""
+    steps: Annotated[StepRecord | None, Field(exclude_if=lambda value: value is None)] = None
+    """What its steps have taught so far; None if they are not followed, or none was read (row P1)."""
+    best_saved: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """The highest step of a complete checkpoint: one beyond it renews the budgets (row P4)."""
+    fall: Annotated[Fall | None, Field(exclude_if=lambda value: value is None)] = None
+    """The step at which its program failed last (row P4)."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
     """The storage of its attempts that existed when the last of them was gone (row D25)."""
     blocked: Annotated[str, Field(exclude_if=lambda value: not value)] = ""

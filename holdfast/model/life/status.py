@@ -88,6 +88,8 @@ class Status(Payload):
     """The latest request to save its state, and its result."""
     saved: Annotated[Saved | None, Field(exclude_if=lambda value: value is None)] = None
     """The last complete checkpoint, from which the next attempt resumes."""
+    steps: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Where its steps stand and their bound, as last told; empty if they are not followed (row P1)."""
     data: Annotated[tuple[DataSet, ...], Field(exclude_if=lambda value: not value)] = ()
     """The versions of the data sets that it reads, once they are known."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None

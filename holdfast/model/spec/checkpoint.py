@@ -134,3 +134,5 @@ class Saved(Payload):
     attempt: int
     """The attempt that made it."""
     at: Time
+    step: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """The step that its pods had told before; None if its steps are not followed (row P4)."""

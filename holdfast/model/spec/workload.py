@@ -22,6 +22,7 @@ from holdfast.model.spec.lifecycle import Bounded, Lifecycle, Reactive, Unbounde
 from holdfast.model.spec.mount import MOUNTS_MAXIMUM, Mount, check_mounts
 from holdfast.model.spec.policy import Match, Policy
 from holdfast.model.spec.probe import Probe
+from holdfast.model.spec.progress import Progress, ProgressSource
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
 from holdfast.model.spec.volume_claim import VOLUME_CLAIMS_MAXIMUM, VolumeClaim, check_volume_claims
 from holdfast.model.vocabulary import Kind, Scope, StartStatus
@@ -85,6 +86,8 @@ class Workload(Model):
     """How long it may live; the default depends on its kind: Unbounded for a service, else without a walltime."""
     probe: Annotated[Probe | None, Field(exclude_if=lambda value: value is None)] = None
     """How its running pods are probed for whether they still serve; only for a workload without end (row L28)."""
+    progress: Annotated[Progress | None, Field(exclude_if=lambda value: value is None)] = None
+    """How its steps are followed, and when standing still is a failure; none: they are not (rows P1, P2)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is never run again without a person's approval, and each action on it is recorded first (L7, L36)."""
     policy: Policy = Policy()
@@ -167,6 +170,7 @@ class Workload(Model):
         self._check_units()
         self._check_lifecycle()
         self._check_probe()
+        self._check_progress()
         self._check_success()
         self._check_order()
         self._check_dependencies()
@@ -258,6 +262,21 @@ class Workload(Model):
                 raise ValueError(f"probe.components[{index}]: {name!r}: expected a component with pods: {allowed}")
         for where in self._on_node_network(self.probe.components or with_pods):
             raise ValueError(f"{where}: the address of such pods is their node's, which no probe asks")
+
+    def _check_progress(self) -> None:
+        """Refuse to follow components without pods, or HTTP to pods that share their node's network (row P1)."""
+        if self.progress is None:
+            return
+        with_pods = [one.name for one in self.components if one.pod_sets]
+        for index, name in enumerate(self.progress.components):
+            if name not in with_pods:
+                allowed = ", ".join(with_pods) or "none has any"
+                raise ValueError(f"progress.components[{index}]: {name!r}: expected a component with pods: {allowed}")
+        if not with_pods:
+            raise ValueError("progress: expected a component with pods: none has any")
+        if self.progress.source is ProgressSource.HTTP:
+            for where in self._on_node_network(self.progress.components or with_pods):
+                raise ValueError(f"{where}: the address of such pods is their node's, which is not asked for a step")
 
     def _on_node_network(self, components: Iterable[str]) -> Iterator[str]:
         """Yield the fields by which these components' pods share their node's network."""

@@ -222,7 +222,7 @@ def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
     short = answers.done + answers.finished < request.running + request.finished
     if short or answers.failed or answers.disagree or not answers.done:
         return _end(state, request, CheckpointState.DISCARDED, said, now)
-    state = edit(state, saved=Saved(uri=answers.uri, number=request.number, attempt=request.attempt, at=now))
+    state = edit(state, saved=_saved(state, request, answers, now))
     if not state.intent.suspend:
         wish = edit(state.intent, suspend=True, suspend_reason=Reason.WALLTIME_EXCEEDED, note="")
         state = edit(state, intent=wish)
@@ -255,7 +255,7 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
             return _end(state, request, some, f"{said}, and name different places", now)
         if not answers.done:
             return _end(state, request, some, "all its pods have finished by themselves", now)
-        state = edit(state, saved=Saved(uri=answers.uri, number=request.number, attempt=request.attempt, at=now))
+        state = edit(state, saved=_saved(state, request, answers, now))
         return _end(state, request, CheckpointState.COMPLETE, f"{said}: {answers.uri}", now, answers.uri)
     if answers.at < due_at(spec, state, request):
         return state
@@ -290,6 +290,13 @@ def _overtaken(state: State, request: CheckpointRequest) -> str:
         return "its attempt is being suspended in place"
     wished = {Reason.SUSPEND_REQUESTED, Reason.PREEMPTED}
     return "the suspension was taken back" if request.reason in wished and not state.intent.suspend else ""
+
+
+def _saved(state: State, request: CheckpointRequest, answers: Answers, now: datetime) -> Saved:
+    """Return a complete checkpoint; its step is what was read before it was complete, so at least that is saved."""
+    steps = state.steps
+    step = steps.step if steps is not None and steps.attempt == request.attempt else None
+    return Saved(uri=answers.uri, number=request.number, attempt=request.attempt, at=now, step=step)
 
 
 def _end(

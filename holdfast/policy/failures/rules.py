@@ -10,6 +10,8 @@ from holdfast.model import Action, ActionKind, Failure, FailureClass, Match, Pol
 from holdfast.model.pattern import compiled
 from holdfast.model.spec.policy import DEFAULT_RULE
 
+NO_PROGRESS_RULE = "no-progress"
+"""The name of what is done with a stall that no rule names."""
 SKEW = timedelta(seconds=2)
 """How much the clocks of two machines of a cluster may differ."""
 
@@ -47,7 +49,20 @@ def matches(match: Match, failure: Failure) -> bool:
 
 
 def rule_on(policy: Policy, failure: Failure) -> Ruling:
-    """Return the ruling of the first matching rule on a failure, or of the default."""
+    """Return the ruling of the first matching rule on a failure, or of the default.
+
+    Only a rule that names the class NoProgress decides on such a failure; else the workload is restarted: whoever
+    declares that its steps are followed wants that, whatever the profile does with what it does not know (row P2).
+    """
+    if failure.cls is FailureClass.NO_PROGRESS:
+        naming = [rule for rule in policy.rules if failure.cls in rule.match.classes]
+        rule = first_match(naming, failure)
+        if rule is None:
+            usual = Action(grace=False)
+            if not any(one.name == usual.charge for one in policy.budgets):
+                usual = Action(grace=False, charge=None)
+            return Ruling(failure, NO_PROGRESS_RULE, usual)
+        return Ruling(failure, rule.name, rule.action)
     rule = first_match(policy.rules, failure)
     return Ruling(failure, DEFAULT_RULE, policy.default) if rule is None else Ruling(failure, rule.name, rule.action)
 

@@ -53,6 +53,7 @@ from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
 from holdfast.policy.verdicts.budgets import charged, follow
 from holdfast.policy.verdicts.decide import decide
 from holdfast.policy.verdicts.hold import hold
+from holdfast.policy.verdicts.poison import after
 from holdfast.policy.verdicts.walltime import clocked, ends_at
 
 FIRST_FORCED_ROUND = timedelta(seconds=30)
@@ -95,7 +96,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
         case Create():
             return _create(spec, state, now)
         case Restart():
-            return _restart(state, decision, now)
+            return _restart(spec, state, decision, now)
         case Resubmit(why):
             why = f"{state.attempt.submission}: {why}" if state.attempt is not None else why
             state = cause(state, Reason.SUBMISSION_FAILED, why, now)
@@ -220,12 +221,12 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
     return enter(state, Phase.RESUMING, Reason.CREATING, why, now)
 
 
-def _restart(state: State, decision: Restart, now: datetime) -> State:
+def _restart(spec: Workload, state: State, decision: Restart, now: datetime) -> State:
     charge, why = decision.charge, f"{decision.failure.sentence()} (rule {decision.rule})"
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
-    state = charged(state, charge, now, requeue=decision.requeue)
+    state = after(spec, charged(state, charge, now, requeue=decision.requeue), decision.failure)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
     reason = Reason.REQUEUED if decision.requeue else Reason.RESETTING
@@ -289,7 +290,7 @@ def _retry(state: State, why: str, now: datetime) -> State:
         return _begin_removal(state, now, pause_after=False)
     if state.outcome is not Phase.FAILED:
         return state
-    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, acted={}, excluded=())
+    state = edit(state, outcome=None, outcome_failure=None, hold_until=None, used={}, acted={}, excluded=(), fall=None)
     state = edit(state, copy_restarts=forgiven(state.copy_restarts))
     state = enter(state, Phase.RESETTING, Reason.RETRY_REQUESTED, why, now)
     return _begin_removal(state, now, pause_after=False)

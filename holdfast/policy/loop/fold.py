@@ -18,6 +18,7 @@ from holdfast.policy.failures.blindness import union
 from holdfast.policy.loop.results import ended
 from holdfast.policy.sides.gang import on_gang_event as gang_told
 from holdfast.policy.sides.probe import on_probe_ended
+from holdfast.policy.sides.progress import on_followed
 from holdfast.policy.sides.staging import is_paused
 from holdfast.policy.status.blocked import counted_out
 from holdfast.policy.status.blocked import on_graph_message as graph_told
@@ -48,6 +49,7 @@ from holdfast.policy.values.events import (
     Resumed,
     Retried,
     SourceSeen,
+    StepsRead,
     StripAsked,
     Suspended,
     WalltimeExtended,
@@ -82,6 +84,8 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
         case ProbeEnded(number, failure, failing):
             return on_probe_ended(state, number, failure, failing)
+        case StepsRead(number, record, failure):
+            return on_followed(state, number, record, failure)
         case WalltimeExtended(total, note):
             return told_extended(state, total, note, now)
         case RequeueAsked(request):

@@ -61,6 +61,7 @@ from holdfast.policy.values.decision import Wait
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.budgets import used_of
 from holdfast.policy.verdicts.decide import decide
+from holdfast.policy.verdicts.progress import where
 from holdfast.policy.verdicts.restart import is_alone
 from holdfast.policy.verdicts.strip import let_go
 from holdfast.policy.verdicts.walltime import ends_at
@@ -127,6 +128,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         failure=state.outcome_failure,
         checkpoint=state.checkpoint,
         saved=state.saved,
+        steps=where(spec.progress, state.steps, state.attempt.number if state.attempt is not None else 0, asked or now),
         data=state.staging.sets if state.staging is not None else (),
         claims=state.claims,
         resumed_from=state.attempt.resume_from if state.attempt is not None else "",
@@ -150,7 +152,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
         budgets=budgets_of(state, asked or now),
         gang=_gang(spec),
         why=_why(spec, state),
-        now=_now(spec, state),
+        now=_now(spec, state, asked or now),
         next=_deadlines(spec, state, now),
         kept="; ".join(filter(None, (_kept(spec, state), _kept_evidence(state)))),
         by=state.creator,
@@ -252,7 +254,7 @@ def _waiting(spec: Workload, state: State) -> tuple[Waiting, ...]:
     return seen.waiting if seen is not None and not_ready(spec, state) else ()
 
 
-def _now(spec: Workload, state: State) -> str:
+def _now(spec: Workload, state: State, at: datetime) -> str:
     attempt, operation = state.attempt, state.operation
     if attempt is not None and attempt.stage in REMOVING:
         forcing = attempt.stage is Stage.FORCING
@@ -311,7 +313,8 @@ def _now(spec: Workload, state: State) -> str:
     if attempt is not None and attempt.stage is Stage.SUBMITTED and state.outcome is None:
         unready, expected = not_ready(spec, state), expected_now(spec, state)
         over = "; ".join(filter(None, (overrun(spec, state), _foreign(state))))
-        more = f"{f'; {over}' if over else ''}{_until(spec, state)}"
+        steps = where(spec.progress, state.steps, attempt.number, at)
+        more = f"{f'; {steps}' if steps else ''}{f'; {over}' if over else ''}{_until(spec, state)}"
         if _unserved(spec, state):
             return f"nothing is decided by what cannot be read; {_ready_pods(state)} pods run or have succeeded{more}"
         if unready:

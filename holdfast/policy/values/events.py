@@ -24,6 +24,7 @@ from holdfast.model.entities.graph import GraphNews, GraphOrder
 from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
 from holdfast.model.gang.state import Gang
+from holdfast.model.life.progress import StepRecord
 from holdfast.model.observation import Asked
 
 
@@ -248,6 +249,15 @@ class ProbeEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class StepsRead:
+    """The steps of an attempt were read: where they stand, and the failure if they stand still."""
+
+    attempt: int
+    record: StepRecord | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Looked:
     """A live look has returned; its snapshot is folded in separately."""
 
@@ -310,5 +320,6 @@ Event = (
     | GangUnsized
     | Reconfigured
     | ProbeEnded
+    | StepsRead
     | OperationEnd
 )

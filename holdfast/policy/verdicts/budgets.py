@@ -1,4 +1,4 @@
-"""Renews budgets through health: a budget's use is reset once the workload was healthy for long enough (row U10).
+"""Renews budgets: by health that lasted long enough (row U10), and by a checkpoint beyond the best one (row P4).
 
 No timer fires for it: the state records `healthy_since`, which is evaluated when health ends or a budget is read.
 """
@@ -22,6 +22,7 @@ def follow(spec: Workload, state: State, now: datetime) -> State:
 
     This runs before the decision on what ended the health, be it a failure or a suspension.
     """
+    state = _saved_on(state, now)
     attempt = state.attempt
     if attempt is None:
         return state
@@ -88,18 +89,36 @@ def _is_earned(state: State, budget: Budget, since: datetime, until: datetime) -
     return budget.reset_after is not None and due(since, budget.reset_after, state.blind) <= until
 
 
-def _renewed(state: State, since: datetime, until: datetime, now: datetime) -> State:
+def _saved_on(state: State, now: datetime) -> State:
+    """Renew all budgets if a complete checkpoint is beyond the best one: what failed before has been overcome."""
+    step, best = state.saved.step if state.saved is not None else None, state.best_saved
+    if step is None or (best is not None and step <= best):
+        return state
+    beyond = f"step {step:,} is saved" + (f", beyond {best:,}" if best is not None else "")
+    state = edit(state, best_saved=step)
     for budget in state.policy.budgets:
-        acted = {rule for rule in state.acted if action_of(state.policy, rule).charge == budget.name}
-        if not _is_earned(state, budget, since, until) or not (_spent(state, budget) or acted):
-            continue
-        attempt = state.attempt
-        state = edit(state, acted={rule: count for rule, count in state.acted.items() if rule not in acted})
-        if budget.scope is Scope.MEMBER and attempt is not None:
-            state = edit(state, attempt=edit(attempt, used={}))
-        state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
-        if budget.scope is Scope.WORKLOAD:
-            state = edit(state, copy_restarts=forgiven(state.copy_restarts))
-        lived = format_duration(timedelta(seconds=int((until - since).total_seconds())))
-        state = cause(state, Reason.BUDGET_RENEWED, f"{budget.name} budget renewed: healthy for {lived}", now)
+        state = _reset(state, budget, beyond, now)
     return state
+
+
+def _renewed(state: State, since: datetime, until: datetime, now: datetime) -> State:
+    lived = format_duration(timedelta(seconds=int((until - since).total_seconds())))
+    for budget in state.policy.budgets:
+        if _is_earned(state, budget, since, until):
+            state = _reset(state, budget, f"healthy for {lived}", now)
+    return state
+
+
+def _reset(state: State, budget: Budget, why: str, now: datetime) -> State:
+    """Return the state with a budget unused, and with the limits of the rules that charge it; recorded if it was."""
+    acted = {rule for rule in state.acted if action_of(state.policy, rule).charge == budget.name}
+    if not (_spent(state, budget) or acted):
+        return state
+    attempt = state.attempt
+    state = edit(state, acted={rule: count for rule, count in state.acted.items() if rule not in acted})
+    if budget.scope is Scope.MEMBER and attempt is not None:
+        state = edit(state, attempt=edit(attempt, used={}))
+    state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+    if budget.scope is Scope.WORKLOAD:
+        state = edit(state, copy_restarts=forgiven(state.copy_restarts))
+    return cause(state, Reason.BUDGET_RENEWED, f"{budget.name} budget renewed: {why}", now)

@@ -69,6 +69,7 @@ from holdfast.policy.values.decision import (
     Wait,
 )
 from holdfast.policy.verdicts.fate import open_fate
+from holdfast.policy.verdicts.poison import pointless
 from holdfast.policy.verdicts.restart import backs_off, due_at, is_alone, over_limit, restarted_alone
 from holdfast.policy.verdicts.walltime import over, walltime
 
@@ -305,6 +306,9 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return Hold(f"{why} (rule {ruling.rule})", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)
+    hopeless = pointless(spec, state, as_recorded(ruling.failure))
+    if hopeless is not None:
+        return hopeless
     acted = state.acted.get(ruling.rule, 0)
     if ruling.action.limit is not None and acted >= ruling.action.limit:
         return Fail(Reason.RULE_LIMIT_EXCEEDED, as_recorded(ruling.failure), over_limit(ruling, acted))

@@ -228,6 +228,7 @@ class Life:
         nodes, marked = view.pop("nodes", ("node-7",)), view.pop("marked", ())
         stuck, starting = view.pop("stuck", 0), view.pop("starting", None)
         cls, why = FailureClass(view.pop("cls", "App")), view.pop("why", "Error")
+        message = view.pop("message", "")
         pods = PodCounts(expected=self.spec.expected_pods, **view)
         failures: list[Failure] = []
         common: dict[str, Any] = {"component": "train", "attempt": attempt.number, "time": self.now}
@@ -244,6 +245,7 @@ class Life:
                     exit_code=exit_code if cls is FailureClass.APP else None,
                     subject=f"train-{index}",
                     node=nodes[index % len(nodes)],
+                    message=message,
                     **common,
                 )
             )

@@ -169,4 +169,5 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
 
 def _acting(cluster: ScriptedCluster) -> Any:
     """Return a scripted cluster in the place of the activities that act on a real one; gangs are begun by their own."""
-    return SimpleNamespace(all=activities_of(cluster, "begin_gang", "look_queue"), probe=cluster.probe)
+    acting = activities_of(cluster, "begin_gang", "look_queue")
+    return SimpleNamespace(all=acting, probe=cluster.probe, follow_progress=cluster.follow_progress)

@@ -1,0 +1,118 @@
+"""Reads the steps that the running pods of an attempt tell: in their annotation, or over HTTP (row P1).
+
+What a pod tells is text of a stranger: at most 4 KiB are read, and what does not parse counts as nothing told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from pydantic import ValidationError
+from yarl import URL
+
+from holdfast import names
+from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.operations.pod_address import own_address
+from holdfast.activities.site.site import Site
+from holdfast.model import Progress, ProgressSource
+from holdfast.model.calls.progress import FollowInput
+from holdfast.model.life.progress import PodStep, Step
+
+BYTES_MAXIMUM: Final = 4096
+AT_ONCE: Final = 32
+"""How many pods of one workload are asked at the same time."""
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=5.0, sock_connect=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A running pod, and where its step is read."""
+
+    facts: PodFacts
+    address: str
+    annotation: str
+
+
+async def pod_steps(site: Site, given: FollowInput) -> list[PodStep]:
+    """Return the steps of the attempt's running pods; empty if none runs, or none can be reached.
+
+    The read is consistent, since a cache that lags would look like a stall.
+
+    Raises:
+        KubeError: if the pods cannot be listed.
+    """
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    found = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=running_pod)
+    chosen = given.progress.components
+    listed: list[RunningPod | None] = found["items"]
+    pods = [
+        pod
+        for pod in listed
+        if pod is not None and pod.facts.component and (not chosen or pod.facts.component in chosen)
+    ]
+    if given.progress.source is ProgressSource.HTTP:
+        return await asked(given.progress, pods)
+    return [_pod_step(pod, step_of(pod.annotation)) for pod in pods]
+
+
+def running_pod(raw: Mapping[str, Any]) -> RunningPod | None:
+    """Return a pod that runs; None if it does not."""
+    facts = pod_facts(raw)
+    if facts.state is not PodState.RUNNING or mapping(raw.get("status")).get("phase") != "Running":
+        return None
+    annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
+    return RunningPod(facts, own_address(raw), str(annotations.get(names.ANNOTATION_STEP) or ""))
+
+
+def step_of(text: str | bytes) -> Step | None:
+    """Return what a pod tells; None if it tells nothing, or nothing that can be read."""
+    if not text or len(text) > BYTES_MAXIMUM:
+        return None
+    try:
+        return Step.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+async def asked(rules: Progress, pods: list[RunningPod]) -> list[PodStep]:
+    """Return the answers of pods over HTTP; empty if no pod could be connected to: then nothing is known."""
+    few, reached = asyncio.Semaphore(AT_ONCE), set[str]()
+    connector = aiohttp.TCPConnector(force_close=True, limit=AT_ONCE)
+    async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector, auto_decompress=False) as session:
+
+        async def ask(pod: RunningPod) -> Step | None:
+            async with few:
+                try:
+                    return await _get(session, rules, pod, reached)
+                except aiohttp.ConnectionTimeoutError:
+                    return None
+                except TimeoutError:
+                    reached.add(pod.facts.uid)  # It was connected, and does not answer.
+                except (OSError, aiohttp.ClientError) as error:
+                    if getattr(error, "errno", None) == errno.ECONNREFUSED:
+                        reached.add(pod.facts.uid)
+                return None
+
+        told = await asyncio.gather(*(ask(pod) for pod in pods if pod.address))
+    with_address = [pod for pod in pods if pod.address]
+    return [_pod_step(pod, step) for pod, step in zip(with_address, told, strict=True)] if reached else []
+
+
+async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod, reached: set[str]) -> Step | None:
+    host = f"[{pod.address}]" if ":" in pod.address else pod.address
+    url = URL(f"http://{host}:{rules.port}{rules.path}", encoded=True)
+    async with session.get(url, allow_redirects=False, headers={"User-Agent": "holdfast-progress"}) as response:
+        reached.add(pod.facts.uid)
+        if response.status != 200:
+            return None
+        return step_of(await response.content.read(BYTES_MAXIMUM + 1))
+
+
+def _pod_step(pod: RunningPod, told: Step | None) -> PodStep:
+    return PodStep(uid=pod.facts.uid, name=pod.facts.name, node=pod.facts.node, told=told)

@@ -1,0 +1,229 @@
+"""Tells the step of a program to Holdfast (row P1): `holdfast.progress.step(n, loss=..., saved=...)`.
+
+Standard library only; this file also works alone, copied beside a program. Where it tells, by environment variables:
+
+- `HOLDFAST_PROGRESS_FILE`: a file, replaced atomically, which the agent or a sidecar serves over HTTP
+  (`python -m holdfast.progress --port 9470`);
+- `HOLDFAST_PROGRESS_ANNOTATION=1`: the pod's annotation `holdfast.dev/step`, at most every 15 s; the pod's service
+  account needs the verb `patch` on pods.
+
+In a pod of Holdfast the step is also kept in the termination message, so that the step at which a program died is
+known exactly. Nothing here raises into the program, and nothing waits for the network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import ssl
+import threading
+import time
+import urllib.request
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+ENV_FILE: Final = "HOLDFAST_PROGRESS_FILE"
+ENV_PORT: Final = "HOLDFAST_PROGRESS_PORT"
+"""The port on which the agent serves the file."""
+ENV_ANNOTATION: Final = "HOLDFAST_PROGRESS_ANNOTATION"
+ENV_POD: Final = "HOLDFAST_POD_NAME"
+"""The pod's name, where its host name is another one."""
+ANNOTATION: Final = "holdfast.dev/step"
+PATCH_EVERY: Final = 15.0
+"""Seconds between two patches of the annotation."""
+_IN_A_POD: Final = "HOLDFAST_ATTEMPT"
+_TERMINATION_LOG: Final = Path("/dev/termination-log")
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_log = logging.getLogger("holdfast.progress")
+
+
+class Teller:
+    """Tells one program's step; the functions of this module use one for the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._word: dict[str, Any] = {}
+        self._failed: set[str] = set()
+        self._changed = threading.Event()
+        self._patcher: threading.Thread | None = None
+
+    def step(self, n: int, total: int | None = None, saved: int | None = None, **values: float) -> None:
+        """Tell that step `n` is done; it ends a phase.
+
+        Args:
+            n: the number of the step, which grows.
+            total: how many steps there will be.
+            saved: the last step that was saved.
+            values: numbers for people, such as `loss`.
+        """
+        with self._lock:
+            known = {name: self._word[name] for name in ("total", "saved") if name in self._word}
+            given = {"total": total, "saved": saved}
+            told = {name: int(value) for name, value in given.items() if value is not None}
+            self._tell({**known, **told, "step": int(n), **{name: float(value) for name, value in values.items()}})
+
+    def enter(self, name: str, bound: float | None = None) -> None:
+        """Tell that the program does something else than stepping, for at most `bound` seconds."""
+        with self._lock:
+            word = {key: value for key, value in self._word.items() if key not in {"phase", "bound"}}
+            self._tell({**word, "phase": name, **({"bound": float(bound)} if bound is not None else {})})
+
+    def leave(self) -> None:
+        """Tell that the phase is over."""
+        with self._lock:
+            self._tell({key: value for key, value in self._word.items() if key not in {"phase", "bound"}})
+
+    def _tell(self, word: dict[str, Any]) -> None:
+        self._word = word
+        path = os.environ.get(ENV_FILE)
+        if path:
+            self._try("file", lambda: write(Path(path), word))
+        if "step" in word and os.environ.get(_IN_A_POD) and _TERMINATION_LOG.exists():
+            self._try("termination message", lambda: _leave_step(word["step"]))
+        if os.environ.get(ENV_ANNOTATION) == "1":
+            if self._patcher is None or not self._patcher.is_alive():
+                self._patcher = threading.Thread(target=self._patch_on, name="holdfast-progress", daemon=True)
+                self._patcher.start()
+            self._changed.set()
+
+    def _patch_on(self) -> None:
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            with self._lock:
+                word = dict(self._word)
+            self._try("annotation", partial(patch, word))
+            time.sleep(PATCH_EVERY)
+
+    def _try(self, channel: str, act: Any) -> None:
+        try:
+            act()
+            self._failed.discard(channel)
+        except Exception as error:  # A program must not end because its step cannot be told.
+            if channel not in self._failed:
+                self._failed.add(channel)
+                _log.warning("the step cannot be told by its %s: %s", channel, error)
+
+
+def write(path: Path, word: dict[str, Any]) -> None:
+    """Write the JSON to a file, which is never seen half written."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    beside.write_text(json.dumps(word))
+    beside.replace(path)
+
+
+def patch(word: dict[str, Any]) -> None:
+    """Patch the annotation of the pod that this runs in.
+
+    Raises:
+        OSError: if the API server cannot be reached, or refuses.
+    """
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    host = f"[{host}]" if ":" in host else host
+    namespace = (_ACCOUNT / "namespace").read_text().strip()
+    pod = os.environ.get(ENV_POD) or os.environ["HOSTNAME"]
+    body = json.dumps({"metadata": {"annotations": {ANNOTATION: json.dumps(word)}}}).encode()
+    request = urllib.request.Request(
+        f"https://{host}:{port}/api/v1/namespaces/{namespace}/pods/{pod}",
+        data=body,
+        method="PATCH",
+        headers={
+            "Authorization": f"Bearer {(_ACCOUNT / 'token').read_text().strip()}",
+            "Content-Type": "application/merge-patch+json",
+        },
+    )
+    context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    with urllib.request.urlopen(request, timeout=10, context=context):  # noqa: S310 - always https
+        pass
+
+
+def _leave_step(n: int) -> None:
+    """Keep the step in the termination message: the file is mounted by the kubelet, and cannot be replaced."""
+    text = f"step {n}".encode()
+    number = os.open(_TERMINATION_LOG, os.O_WRONLY)
+    try:
+        os.pwrite(number, text, 0)
+        os.ftruncate(number, len(text))
+    finally:
+        os.close(number)
+
+
+_TELLER = Teller()
+step = _TELLER.step
+
+
+class Phase:
+    """A phase that has begun; it ends with its `with` block, or with the next step."""
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, *_: object) -> None:
+        """End the phase."""
+        self._teller.leave()
+
+
+def phase(name: str, bound: float | None = None) -> Phase:
+    """Declare what may take long, such as `saving`: until the next step, or the end of a `with` block.
+
+    Args:
+        name: one word.
+        bound: how long it may last, in seconds; None: as long as the workload's `phaseBound`.
+    """
+    _TELLER.enter(name, bound)
+    return Phase(_TELLER)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers each GET with the file."""
+
+    file: Path
+
+    def do_GET(self) -> None:
+        try:
+            text = self.file.read_bytes()[:4096]
+        except OSError:
+            text = b"{}"  # Nothing was told yet.
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log no request: there is one every few seconds."""
+
+
+def server(file: Path, port: int, host: str = "") -> ThreadingHTTPServer:
+    """Return a server, which does not serve yet, of what a program on this pod tells in a file."""
+    return ThreadingHTTPServer((host, port), type("Handler", (_Handler,), {"file": file}))
+
+
+def serve_beside() -> None:
+    """Serve the file in a thread of this process, if the environment names a file and a port."""
+    file, port = os.environ.get(ENV_FILE), os.environ.get(ENV_PORT)
+    if file and port:
+        serving = server(Path(file), int(port))
+        threading.Thread(target=serving.serve_forever, name="holdfast-progress", daemon=True).start()
+
+
+def main() -> None:
+    """Serve the file as a sidecar."""
+    parser = argparse.ArgumentParser(prog="python -m holdfast.progress", description="Serve the step of a program.")
+    parser.add_argument("--file", type=Path, default=os.environ.get(ENV_FILE), help=f"the file; else {ENV_FILE}")
+    parser.add_argument("--port", type=int, default=9470)
+    given = parser.parse_args()
+    if given.file is None:
+        parser.error(f"--file: missing: give it, or set {ENV_FILE}")
+    server(Path(given.file), given.port).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""What a program tells by `holdfast.progress`: a module of the standard library alone (row P1)."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import names, progress
+from holdfast.model.life.progress import Step
+
+ROW = pytest.mark.row
+MODULE = Path(progress.__file__)
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "step.json"
+    monkeypatch.setenv(progress.ENV_FILE, str(path))
+    yield path
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == [], "nothing is left beside it"
+
+
+def read(path: Path) -> dict[str, Any]:
+    text = path.read_text()
+    Step.model_validate_json(text)
+    return json.loads(text)
+
+
+@ROW("P1", level="pure")
+def test_P1_it_needs_the_standard_library_alone_also_as_a_file_of_its_own(tmp_path: Path):
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(MODULE.read_text()))
+        for name in (
+            [one.name for one in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported <= set(sys.stdlib_module_names)
+    (tmp_path / "progress.py").write_text(MODULE.read_text())
+    script = "import progress; progress.step(3, loss=0.5, saved=2)"
+    environment = {progress.ENV_FILE: str(tmp_path / "step.json")}
+    subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {script}"],
+                   env=environment, check=True)  # fmt: skip
+    assert read(tmp_path / "step.json") == {"step": 3, "saved": 2, "loss": 0.5}
+    loaded = "import sys, holdfast.progress; print('pydantic' in sys.modules or 'temporalio' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", loaded], check=True, capture_output=True, text=True)
+    assert said.stdout.strip() == "False"
+
+
+@ROW("P1", level="pure")
+def test_P1_its_annotation_is_the_one_that_the_worker_reads():
+    assert progress.ANNOTATION == names.ANNOTATION_STEP
+
+
+@ROW("P1", level="pure")
+def test_P1_a_step_keeps_what_was_told_of_saves_and_ends_a_phase(told: Path):
+    teller = progress.Teller()
+    teller.step(1, total=10, saved=0)
+    teller.enter("saving", 60)
+    assert read(told) == {"step": 1, "total": 10, "saved": 0, "phase": "saving", "bound": 60.0}
+    teller.step(2)
+    assert read(told) == {"step": 2, "total": 10, "saved": 0}
+
+
+@ROW("P1", level="pure")
+def test_P1_a_phase_ends_with_its_block_or_with_the_next_step(told: Path):
+    with progress.phase("evaluating"):
+        assert read(told)["phase"] == "evaluating"
+    assert "phase" not in read(told)
+    progress.phase("compiling", bound=30)
+    assert read(told)["bound"] == 30
+    progress.step(5)
+    assert "phase" not in read(told)
+
+
+@ROW("P1", level="pure")
+def test_P1_the_file_is_never_seen_half_written(told: Path):
+    teller, seen, done = progress.Teller(), set[int](), threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            if told.exists():
+                seen.add(read(told)["step"])
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for number in range(2000):
+        values: dict[str, Any] = {f"value_{index}": float(index) for index in range(number % 40)}
+        teller.step(number, **values)
+    done.set()
+    looking.join()
+    assert len(seen) > 1
+
+
+@ROW("P1", level="pure")
+def test_P1_a_step_that_cannot_be_told_is_logged_once_and_never_raises(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv(progress.ENV_FILE, str(tmp_path / "missing" / "step.json"))
+    teller = progress.Teller()
+    for number in range(5):
+        teller.step(number)
+    assert len(caplog.records) == 1
+
+
+@ROW("P4", level="pure")
+def test_P4_the_step_is_kept_in_the_termination_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    log = tmp_path / "termination-log"
+    log.write_text("an earlier and longer message")
+    monkeypatch.setattr(progress, "_TERMINATION_LOG", log)
+    progress.Teller().step(7)
+    assert log.read_text().startswith("an earlier"), "only in a pod of Holdfast"
+    monkeypatch.setenv("HOLDFAST_ATTEMPT", "1")
+    progress.Teller().step(1234)
+    assert log.read_text() == "step 1234"

@@ -1,0 +1,74 @@
+"""One activity follows the steps of an attempt: begun and ended with it, and begun again after news (rows P1, P2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.model import Policy, Progress, Workload
+from holdfast.past.decode import read_run
+from holdfast.past.story import story_of
+from tests.policy.lives.life import RULES, workload
+from tests.workflows.conftest import SCALED, Run
+from tests.workflows.workload.test_workload import replays
+
+pytestmark = pytest.mark.e2e
+Environment = Callable[..., Any]
+
+
+def training() -> Workload:
+    return workload(policy=Policy(rules=RULES, timings=SCALED), progress=Progress())
+
+
+async def followed(run: Run, times: int) -> None:
+    """Wait until steps have begun to be followed so often."""
+    for _ in range(3000):
+        if len(run.cluster.follows) >= times:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"followed {len(run.cluster.follows)} times, not {times}")
+
+
+async def test_P2_a_stall_resets_and_the_next_attempt_knows_what_was_learned(environment: Environment):
+    async with environment() as run:
+        handle = await run.start(training())
+        await run.running(handle)
+        await followed(run, 1)
+        run.cluster.hangs_in = 1
+        status = await run.running(handle, 2)
+        assert status.restarts == 1
+        assert any("NoProgress: no new step for 5m (rule no-progress)" in one.message for one in status.causes)
+        await followed(run, 2)
+        first, second = run.cluster.follows[:2]
+        assert (first.attempt, first.known, second.attempt) == (1, None, 2)
+        assert second.known is not None
+        await handle.signal(names.SIGNAL_CANCEL, "enough")
+        assert (await handle.result()).phase == "Cancelled"
+        await replays(handle)
+        past = (await handle.fetch_history()).events
+        story = story_of([await read_run(past, run.client.data_converter)])
+        assert story.exact, "its past reads as it was lived"
+        assert any("NoProgress" in told.cause.message for told in story.causes.values())
+
+
+async def test_P1_each_news_costs_the_same_events_and_the_next_run_knows_what_was_learned(environment: Environment):
+    async with environment(suggest=80) as run:
+        run.cluster.news = 12
+        handle = await run.start(training())
+        first = (await handle.describe()).run_id
+        await run.running(handle)
+        await followed(run, 13)
+        assert [one.known.step for one in run.cluster.follows[1:13] if one.known] == list(range(1, 13))
+        again = run.client.get_workflow_handle(handle.id)
+        assert (await again.describe()).run_id != first, "it has continued as new meanwhile"
+        assert (await run.status(again)).steps.startswith("step 12 at ")
+        past = await run.client.get_workflow_handle(handle.id, run_id=first).fetch_history()
+        scheduled = [one.activity_task_scheduled_event_attributes.activity_type.name for one in past.events]
+        assert len(past.events) <= 45 + 6 * scheduled.count(names.ACTIVITY_FOLLOW)
+        await again.signal(names.SIGNAL_CANCEL)
+        await again.result()
+        await replays(run.client.get_workflow_handle(handle.id, run_id=first))
