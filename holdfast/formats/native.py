@@ -37,7 +37,8 @@ def _read_one(document: Document, context: Context) -> Workload:
     prefix = ""
     if wrapped:
         content, prefix = _unwrapped(content, problems), "spec"
-    for key, asked in (("cluster", context.cluster), ("namespace", context.namespace), ("name", context.name)):
+    namespace = context.namespace_beside(content.get("namespace"))
+    for key, asked in (("cluster", context.cluster), ("namespace", namespace), ("name", context.name)):
         found = content.get(key)
         if asked is not None and found not in {None, asked}:
             where = f"metadata.{key}" if wrapped and key != "cluster" else f"{prefix}.{key}".lstrip(".")

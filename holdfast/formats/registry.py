@@ -23,8 +23,13 @@ class Context:
 
     cluster: str
     namespace: str | None = None
+    default_namespace: str = "default"
     name: str | None = None
     profiles: Mapping[str, Policy] = field(default_factory=lambda: PROFILES)
+
+    def namespace_beside(self, own: object) -> str | None:
+        """Return the namespace to read a document with that names `own`; None if its own is the one."""
+        return self.namespace or (None if own else self.default_namespace)
 
 
 class Resource(NamedTuple):

@@ -3,11 +3,12 @@
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
+from holdfast import names
 from holdfast.deploy import FOLDER
 from holdfast.local.system.errors import StackError
 from holdfast.local.system.paths import PACKAGE
@@ -111,6 +112,13 @@ def apply_deploy(kubectl: Kubectl) -> None:
         _apply(kubectl, ["-k", str(FOLDER / "appwrapper")])
         _await_storage(kubectl, FOLDER / "appwrapper" / "crd.yaml")
         _await_appwrappers(kubectl)
+
+
+def publish(kubectl: Kubectl, connection: Mapping[str, str]) -> None:
+    """Tell in the cluster how to reach Temporal, so that `kubectl holdfast` needs only the kubeconfig (row F18)."""
+    metadata = {"name": names.CONNECTION, "namespace": names.WORKER_NAMESPACE}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(connection)}
+    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", "-f", "-", stdin=json.dumps(document))
 
 
 def _await_storage(kubectl: Kubectl, definition: Path) -> None:

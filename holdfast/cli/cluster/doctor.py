@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import kubectl
 from holdfast.cli.common.options import (
     EXIT_REFUSED,
     EXIT_UNREACHABLE,
@@ -37,6 +38,7 @@ def doctor(
     from holdfast.cli.cluster import checks, trust
     from holdfast.cli.common.about import versions
 
+    kubectl.connect(place.cluster, place.address)
     named = place.cluster or os.environ.get("HOLDFAST_CLUSTER") or None
 
     async def go() -> list[Check]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.worker.cleanup.sweep_lookup import Ground
 
 _KINDS: Final = ("crds/anchors.yaml", "crds/attempts.yaml")
-_FILES: Final = (*_KINDS, "namespace.yaml", "rbac.yaml", "node-policy.yaml", "flow-control.yaml")
+_FILES: Final = (*_KINDS, "namespace.yaml", "rbac.yaml", "connection.yaml", "node-policy.yaml", "flow-control.yaml")
 _DOOR: Final = ("appwrapper/crd.yaml", "appwrapper/rbac.yaml", "appwrapper/policies.yaml", "appwrapper/askers.yaml")
 _GIVES: Final = "appwrapper/managed-by.yaml"
 """Assigns AppWrappers to Holdfast. It is removed first, so that no new one arrives during the uninstall."""
