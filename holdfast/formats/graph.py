@@ -78,7 +78,9 @@ def read_graph(
         problems.append(Problem("spec.nodes", "expected a list of at least one node", given))
     if problems:
         raise InvalidWorkload(problems, str(document))
-    graph, templates = _graph(document, cast("list[Any]", given), cluster, namespace or own_namespace or default_namespace, name)
+    graph, templates = _graph(
+        document, cast("list[Any]", given), cluster, namespace or own_namespace or default_namespace, name
+    )
     workloads = _workloads(document, graph, templates, overrides, payloads_encrypted)
     return GraphDocument(graph, workloads)
 

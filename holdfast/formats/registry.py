@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from holdfast.formats.condition import noted
 from holdfast.formats.text import Document, Json
 from holdfast.model import Policy, Report, Status, Workload
 from holdfast.profiles import PROFILES
@@ -44,6 +45,8 @@ class Resource(NamedTuple):
     """Return a document without an admission controller's additions, such as Kueue's: each attempt reads them anew."""
     status: Callable[[Json, Report, datetime], Json]
     """Return the status of a document in the cluster for a report that is about to be written to it."""
+    note: Callable[[Json, Report, datetime], Json] = noted
+    """Return the status of a document for which no workflow decides: what its workflow said last stays."""
 
 
 class Format(NamedTuple):

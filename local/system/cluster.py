@@ -107,18 +107,28 @@ def apply_deploy(kubectl: Kubectl) -> None:
         for path in crds:
             _await_storage(kubectl, path)
     _apply(kubectl, ["-k", str(FOLDER)])
+    _apply(kubectl, ["-k", str(FOLDER / "workload")])
+    _await_signed(kubectl, _WORKLOAD)
     theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
     if not kubectl("get", "crd", *theirs, "--output=name"):
         _apply(kubectl, ["-k", str(FOLDER / "appwrapper")])
         _await_storage(kubectl, FOLDER / "appwrapper" / "crd.yaml")
-        _await_appwrappers(kubectl)
+        _await_signed(kubectl, _APPWRAPPER)
 
 
 def publish(kubectl: Kubectl, connection: Mapping[str, str]) -> None:
     """Tell in the cluster how to reach Temporal, so that `kubectl holdfast` needs only the kubeconfig (row F18)."""
     metadata = {"name": names.CONNECTION, "namespace": names.WORKER_NAMESPACE}
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(connection)}
-    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", "-f", "-", stdin=json.dumps(document))
+    kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=holdfast-dev",
+        "-f",
+        "-",
+        stdin=json.dumps(document),
+    )
 
 
 def _await_storage(kubectl: Kubectl, definition: Path) -> None:
@@ -141,7 +151,17 @@ def _await_storage(kubectl: Kubectl, definition: Path) -> None:
             time.sleep(0.2)
 
 
-_PROBE = """
+_WORKLOAD = """
+apiVersion: holdfast.dev/v1
+kind: Workload
+metadata: {generateName: probe-, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  components:
+  - name: probe
+    template: {apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: main, image: none}]}}
+"""
+_APPWRAPPER = """
 apiVersion: workload.codeflare.dev/v1beta2
 kind: AppWrapper
 metadata: {generateName: probe-, namespace: default}
@@ -152,20 +172,20 @@ spec:
 """
 
 
-def _await_appwrappers(kubectl: Kubectl) -> None:
-    """Wait until AppWrappers can be created: for some seconds their policies do not know the kind, and reject it."""
-    deadline = time.monotonic() + _PROBED_FOR
+def _await_signed(kubectl: Kubectl, probe: str) -> None:
+    """Wait until such an object can be created: for some seconds its policies do not know the kind, and reject it."""
+    kind, deadline = yaml.safe_load(probe)["kind"], time.monotonic() + _PROBED_FOR
     while True:
         try:
             if "holdfast.dev/created-by" in kubectl(
-                "create", "--dry-run=server", "-o", "json", "-f", "-", stdin=_PROBE
+                "create", "--dry-run=server", "-o", "json", "-f", "-", stdin=probe
             ):
                 return
             why = "nobody is named as who created it"
         except StackError as error:
             why = str(error)
         if time.monotonic() > deadline:
-            raise StackError(f"AppWrappers cannot be created {_PROBED_FOR:.0f} s after their policies were: {why}")
+            raise StackError(f"{kind} cannot be created {_PROBED_FOR:.0f} s after its policies were: {why}")
         time.sleep(0.2)
 
 

@@ -28,7 +28,7 @@ from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import events_of
 from holdfast.activities.site.anchor import is_held, is_marked, marking
 from holdfast.errors import DocumentWarning, HoldfastError, Undecodable
-from holdfast.formats.condition import Life, life_in, noted
+from holdfast.formats.condition import Life, life_in
 from holdfast.model import Phase, Reason, Report
 from holdfast.model.life.report import Event
 from holdfast.policy.entities.front_door import Act, Resource, Run, Verdict, judge
@@ -378,7 +378,7 @@ class FrontDoor:
                 message=verdict.why[:_MESSAGE_MAXIMUM],
             )
 
-        await self._tell(item, report, noted)
+        await self._tell(item, report, formats.RESOURCES[item.kind].note)
 
     async def _tell(
         self,

@@ -52,11 +52,12 @@ class Kubectl:
         if self._namespace:
             return self._namespace
         config = self._run("config", "view")
-        contexts = {one["name"]: one.get("context") or {} for one in config.get("contexts") or ()}
+        contexts: dict[str, Any] = {one["name"]: one.get("context") or {} for one in config.get("contexts") or ()}
         if self.context is not None and self.context not in contexts:
             known = ", ".join(sorted(contexts)) or "none: there is no kubeconfig"
             raise HoldfastError(f"--context {self.context}: expected a context of the kubeconfig ({known})")
-        return contexts.get(self.context or config.get("current-context"), {}).get("namespace") or "default"
+        current: str = self.context or config.get("current-context") or ""
+        return str(contexts.get(current, {}).get("namespace") or "default")
 
     def connect(self, cluster: str | None, address: str | None, seconds: float) -> None:
         """Put what the cluster publishes into the environment of this process, once.

@@ -58,7 +58,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     program.write_text(
         f'#!/bin/sh\necho "$@" >> {folder}/asked\n'
         f'case "$1" in config) cat {folder}/config ;; get) cat {folder}/map 2>/dev/null || '
-        '{ echo \'Error from server (NotFound): configmaps "holdfast-connection" not found\' >&2; exit 1; } ;; esac\n'
+        "{ echo 'Error from server (NotFound): configmaps \"holdfast-connection\" not found' >&2; exit 1; } ;; esac\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     (folder / "config").write_text(json.dumps(KUBECONFIG))
