@@ -276,9 +276,26 @@ DNS_LABEL: Final = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 DNS_SUBDOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 
 
-def workflow_id(cluster: str, namespace: str, name: str) -> str:
-    """Return the workflow id of a workload: `workload/<cluster>/<namespace>/<name>`."""
-    return f"workload/{cluster}/{namespace}/{name}"
+KINDS_IN_IDS: Final = ("jobset",)
+"""Kinds of custom resources that stand in workflow ids: such a workload is not one of the same name (row F7)."""
+
+
+def kind_in_id(kind: str) -> str:
+    """Return how a workflow id names the kind of a workload's custom resource; empty if it does not."""
+    return kind.lower() if kind.lower() in KINDS_IN_IDS else ""
+
+
+def workflow_id(cluster: str, namespace: str, name: str, kind: str = "") -> str:
+    """Return the workflow id of a workload: `workload/<cluster>/<namespace>/<name>`.
+
+    Args:
+        cluster: Its cluster.
+        namespace: Its Kubernetes namespace.
+        name: Its name.
+        kind: The kind of its custom resource, if one stands for it: `workload/<cluster>/<namespace>/jobset/<name>`.
+    """
+    place = "/".join(filter(None, (namespace, kind_in_id(kind), name)))
+    return f"workload/{cluster}/{place}"
 
 
 def is_own_manager(managed_by: str) -> bool:
@@ -303,12 +320,15 @@ def parse_workflow_id(workflow_id: str) -> tuple[str, str, str]:
     """Split a workload's workflow id into cluster, namespace and name.
 
     Raises:
-        ValueError: if it is not of the form `workload/<cluster>/<namespace>/<name>`.
+        ValueError: if it is not of the form `workload/<cluster>/<namespace>/[<kind>/]<name>`.
     """
     parts = workflow_id.split("/")
-    if len(parts) != 4 or parts[0] != "workload" or not all(parts):
-        raise ValueError(f"{workflow_id!r} is not a workload's id: expected workload/<cluster>/<namespace>/<name>")
-    return parts[1], parts[2], parts[3]
+    named = len(parts) == 5 and parts[3] in KINDS_IN_IDS
+    if not (named or len(parts) == 4) or parts[0] != "workload" or not all(parts):
+        raise ValueError(
+            f"{workflow_id!r} is not a workload's id: expected workload/<cluster>/<namespace>/[<kind>/]<name>"
+        )
+    return parts[1], parts[2], parts[-1]
 
 
 def watch_workflow_id(cluster: str) -> str:
@@ -423,7 +443,13 @@ def anchor_name(workload: str) -> str:
     return workload
 
 
-def attempt_name(workload: str, attempt: int) -> str:
-    """Return the name of the owner object of one attempt, at most 253 characters."""
-    suffix = f"-a{attempt}"
+def attempt_name(workload: str, attempt: int, kind: str = "") -> str:
+    """Return the name of the owner object of one attempt, at most 253 characters.
+
+    Args:
+        workload: The name of the workload.
+        attempt: The number of the attempt.
+        kind: The kind of the workload's custom resource, if one stands for it.
+    """
+    suffix = "-".join(filter(None, (f"-a{attempt}", kind_in_id(kind))))
     return workload[: 253 - len(suffix)].rstrip("-.") + suffix

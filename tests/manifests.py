@@ -225,7 +225,7 @@ def definition() -> Schema:
 
 
 def definition_text() -> str:
-    """Return `deploy/crds/workloads.yaml`."""
+    """Return `deploy/workload/crd.yaml`."""
     about = "# A workload that is applied with kubectl: it is the request, and its status is what the workflow says.\n"
     return WRITTEN + about + yaml.safe_dump(definition(), sort_keys=False, width=120)
 
@@ -233,23 +233,21 @@ def definition_text() -> str:
 _SAID: Final = (
     ('object.metadata.?annotations[?"holdfast.dev/runAs"].orValue("")', 'object.spec.?runAs.orValue("")'),
     ("metadata.annotations[holdfast.dev/runAs]", "spec.runAs"),
-    ("an AppWrapper", "a Workload"),
     ("this AppWrapper", "this Workload"),
     ("appwrapper-", "workload-"),
 )
 """What policies of AppWrappers say, and what those of Workloads say in its place."""
-_POLICIES: Final = ("appwrapper-components", "appwrapper-deletions", "appwrapper-askers")
 _RULES: Final = {"apiGroups": [names.GROUP], "apiVersions": [names.VERSION], "resources": ["workloads"]}
 
 
-def policies_text(file: str, about: str) -> str:
-    """Return a file of `deploy/workload`: what the API server decides about Workloads as it does about AppWrappers.
+def policies_text() -> str:
+    """Return `deploy/workload/policies.yaml`: who may create a Workload, as for AppWrappers.
 
-    What the definition says by itself is left out: which fields are immutable, and of which shape they are.
+    What the definition says by itself is left out: which fields are immutable, and which shape they have.
     """
     made: list[Schema] = []
-    for one in yaml.safe_load_all((DEPLOY / "appwrapper" / file).read_text()):
-        if not one["metadata"]["name"].startswith(_POLICIES):
+    for one in yaml.safe_load_all((DEPLOY / "appwrapper" / "policies.yaml").read_text()):
+        if not one["metadata"]["name"].startswith("appwrapper-components"):
             continue
         text = yaml.safe_dump(one, sort_keys=False, width=10_000)
         for before, after in _SAID:
@@ -258,19 +256,17 @@ def policies_text(file: str, about: str) -> str:
         for rule in policy["spec"].get("matchConstraints", {}).get("resourceRules", ()):
             rule.update(_RULES)
         made.append(policy)
+    about = (
+        "# Whoever creates a Workload has Holdfast create its components: so they must have the right to create each kind\n"
+        "# of them, or to use the account that it names: as for AppWrappers (`../appwrapper/policies.yaml`).\n"
+    )
     return WRITTEN + about + yaml.safe_dump_all(made, sort_keys=False, width=120)
 
 
 def written() -> dict[Path, str]:
     """Return all files that are made here, with their contents."""
     folder = DEPLOY / "workload"
-    who = "# Who may create a Workload, that all of it goes with it, and who asked: as for AppWrappers (`../appwrapper`).\n"
-    asked = "# Who asked: the API server's own word. Kubernetes before 1.36 has no mutating policies: there nobody is named.\n"
-    return {
-        DEPLOY / "crds" / "workloads.yaml": definition_text(),
-        folder / "policies.yaml": policies_text("policies.yaml", who),
-        folder / "askers.yaml": policies_text("askers.yaml", asked),
-    }
+    return {folder / "crd.yaml": definition_text(), folder / "policies.yaml": policies_text()}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ async def attempts_of(site: Site, target: Target) -> list[Object]:
 
 async def living_owner_of(site: Site, target: Target, attempt: int, owner_uid: str) -> Object | None:
     """Return an attempt's owner object by its name; None where it is gone, another's, or being deleted."""
-    name = names.attempt_name(target.name, attempt)
+    name = target.attempt_name(attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, target.namespace)
     if owner is None or owner["metadata"]["uid"] != owner_uid or "deletionTimestamp" in owner["metadata"]:
         return None

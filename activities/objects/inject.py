@@ -116,7 +116,7 @@ def inject(
         launch += alone.launch
     metadata.pop("generateName", None)
     metadata["namespace"] = target.namespace
-    metadata["ownerReferences"] = [owner_reference(names.attempt_name(target.name, attempt), placement.owner_uid)]
+    metadata["ownerReferences"] = [owner_reference(target.attempt_name(attempt), placement.owner_uid)]
     ours = {
         names.LABEL_INSTALLATION: placement.installation,
         names.LABEL_WORKLOAD_UID: target.workload_uid,

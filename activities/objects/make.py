@@ -344,7 +344,7 @@ async def living_owner(site: Site, given: MakeInput) -> Object:
     Raises:
         OwnerLost: if it is gone or being deleted, or its workload has ended.
     """
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
     if owner is None:
         raise OwnerLost(

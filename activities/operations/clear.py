@@ -69,7 +69,7 @@ def _observing(given: ClearInput) -> ObserveInput:
 
 async def _mark_ended(site: Site, given: ClearInput) -> None:
     """Mark the owner, if it exists, as ended: from then on nothing is created under it or counts as missing."""
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if owner is None or owner["metadata"]["uid"] != given.owner_uid:
         return

@@ -64,7 +64,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     # One shared read serves many workloads that lost their nodes together.
     pods = await site.gathered.listed("v1", "Pod", target.namespace, target.workload_uid, pod_facts)
     at = datetime.now(UTC)
-    owner_name = names.attempt_name(target.name, given.attempt)
+    owner_name = target.attempt_name(given.attempt)
     anchor, owners = await asyncio.gather(
         kube.find(*key_of(target)),
         attempts_of(site, target),

@@ -145,7 +145,7 @@ async def _taken(site: Site, given: ParkInput | UnparkInput, *, write: bool = Tr
 async def _mark(site: Site, given: ParkInput) -> None:
     """Record on the attempt's owner that its suspension is complete."""
     while True:
-        name = names.attempt_name(given.target.name, given.attempt)
+        name = given.target.attempt_name(given.attempt)
         owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
         if owner is None or turn_of(owner, names.ANNOTATION_PARKED) == given.turn:
             return

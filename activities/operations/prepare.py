@@ -178,7 +178,7 @@ async def _take_over(site: Site, given: PrepareInput, create: CreateInput, pulse
     living = owner if owner is not None and "deletionTimestamp" not in owner["metadata"] else None
     uid = living["metadata"]["uid"] if living is not None else ""
     if begun and uid != begun:
-        name = f"{given.target.namespace}/{names.attempt_name(given.target.name, given.attempt)}"
+        name = f"{given.target.namespace}/{given.target.attempt_name(given.attempt)}"
         lost = lost_of(create, f"attempt {name} is gone or being deleted, and nobody has asked for that")
         return _prepared(site, given, pulse, anchor, begun, Created(failure=lost))
     if not uid or anchor is None:
@@ -275,7 +275,7 @@ async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Ob
 
 async def _find_owner(site: Site, given: PrepareInput) -> Object | None:
     """Return this attempt's owner, if it exists."""
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     ours = owner is not None and mapping(owner.get("spec")).get("workloadUid") == given.target.workload_uid
     return owner if ours else None
@@ -375,7 +375,7 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
 async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: Pulse) -> Object:
     """Return this attempt's owner, and create it if there is none; wait for one that is being deleted to go."""
     target, kube = given.target, site.kube
-    name = names.attempt_name(target.name, given.attempt)
+    name = target.attempt_name(given.attempt)
     key = (names.API_VERSION, names.ATTEMPT_KIND, name, target.namespace)
     while True:
         try:
@@ -439,7 +439,7 @@ def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object
         "apiVersion": names.API_VERSION,
         "kind": names.ATTEMPT_KIND,
         "metadata": {
-            "name": names.attempt_name(target.name, given.attempt),
+            "name": target.attempt_name(given.attempt),
             "namespace": target.namespace,
             "labels": {
                 **labels_of(site.installation, target.workload_uid, target.shard),

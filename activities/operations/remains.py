@@ -82,7 +82,7 @@ async def find_owner(site: Site, given: RemoveInput) -> Object | None:
     """Return the attempt's owner object if it is ours; with `everything`, the owner of any attempt that is left."""
     if given.everything:
         return next(iter(await attempts_of(site, given.target)), None)
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     return owner if owner is not None and _is_owner(owner, given) else None
 
@@ -91,7 +91,7 @@ def owner_among(owners: Sequence[Object], given: RemoveInput) -> Object | None:
     """Return what `find_owner` does, from the owners that the workload's label finds; only a read by name is proof."""
     if given.everything:
         return next(iter(owners), None)
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     return next((one for one in owners if one["metadata"]["name"] == name and _is_owner(one, given)), None)
 
 

@@ -132,7 +132,7 @@ def _plan_of(given: ScaleInput) -> PlannedComponent:
 
 async def _planned(site: Site, given: ScaleInput) -> bool:
     """Write the new plan to the attempt's owner, where observers read what to expect of the attempt."""
-    name = names.attempt_name(given.target.name, given.attempt)
+    name = given.target.attempt_name(given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if owner is None or owner["metadata"]["uid"] != given.owner_uid or "deletionTimestamp" in owner["metadata"]:
         return True  # It is gone or being deleted: its plan no longer matters.

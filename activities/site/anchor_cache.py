@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast import formats
 from holdfast.activities.kube.raw import mapping
 from holdfast.model.calls.cluster import Target
 
@@ -30,7 +31,8 @@ class KnownAnchors:
         """Remember a workload's anchor as the API server has just returned it."""
         metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}
         kept = {**anchor, "metadata": metadata}
-        if target.anchor is not None and mapping(anchor.get("status")).get("componentStatus"):
+        form = formats.RESOURCES[target.anchor.api_version, target.anchor.kind] if target.anchor is not None else None
+        if form is not None and form.status_suffices(mapping(anchor.get("status"))):
             # Spec and annotations are each as large as the workload; the status has all that the next write needs.
             kept.pop("spec", None)
             metadata.pop("annotations", None)

@@ -187,15 +187,28 @@ class Holdfast:
     async def get(self, name: str, namespace: str = "default", cluster: str | None = None) -> Run:
         """Find a workload's latest run, open or closed.
 
+        Args:
+            name: Its name; `KIND/NAME`, as `jobset/train`, for a custom resource of that kind alone.
+            namespace: Its Kubernetes namespace.
+            cluster: Its cluster; by default the session's.
+
         Raises:
             WorkloadNotFound: if there is none, or Temporal no longer knows it.
-            HoldfastError: if no cluster is named.
+            HoldfastError: if no cluster is named, or several workloads have this name.
         """
-        workflow_id = names.workflow_id(self.require_cluster(cluster), namespace, name)
-        found = await find(self.client, self.place, workflow_id)
-        if found is None:
-            raise WorkloadNotFound(workflow_id)
-        return self._run(found)
+        within, (kind, _, own) = self.require_cluster(cluster), name.rpartition("/")
+        kinds = (kind,) if kind else ("", *names.KINDS_IN_IDS)
+        ids = [names.workflow_id(within, namespace, own, one) for one in kinds]
+        found = [one for one in await asyncio.gather(*(find(self.client, self.place, id_) for id_ in ids)) if one]
+        if not found:
+            raise WorkloadNotFound(ids[0])
+        if len(found) > 1:
+            several = ", ".join(one.workflow_id for one in found)
+            raise HoldfastError(
+                f"{namespace}/{own} is the name of {len(found)} workloads ({several}): give the kind, as "
+                f"{namespace}/{kinds[-1]}/{own}, or {namespace}/appwrapper/{own} for the one whose id has none"
+            )
+        return self._run(found[0])
 
     def run_of(self, summary: Summary) -> Run:
         """Return the run of a workload that was listed; a later submission of its name is another one."""

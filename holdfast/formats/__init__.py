@@ -118,10 +118,7 @@ def pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
     Raises:
         InvalidWorkload: with every problem found, each with its path and what is allowed there.
     """
-    if RESOURCES[document["apiVersion"], document["kind"]].bare(document) == document:
-        return {}
-    (workload,) = read({**document, "status": None}, cluster="cluster")
-    return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
+    return RESOURCES[document["apiVersion"], document["kind"]].pod_sets(document)
 
 
 def status_in_source_form(workload: Workload, status: Status) -> Json:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.formats.condition import condition, timed
 from holdfast.formats.registry import Resource
 from holdfast.formats.text import Json
-from holdfast.model import ConditionType, Phase, Reason, Report
+from holdfast.model import ConditionType, Phase, PodSet, Reason, Report
 
 KIND: Final = "Workload"
 READY: Final = "Ready"
@@ -35,6 +36,20 @@ def _is_suspended(document: Json) -> bool:
 
 def _bare(document: Json) -> Json:
     return document
+
+
+def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
+    return {}
+
+
+def _is_deployed(status: Mapping[str, Any]) -> bool:
+    deployed = ConditionType.RESOURCES_DEPLOYED
+    given = cast("list[Json]", status.get("conditions") or [])
+    return any((one.get("type"), one.get("status")) == (deployed, "True") for one in given)
+
+
+def _status_suffices(status: Mapping[str, Any]) -> bool:
+    return "observedGeneration" in status
 
 
 def reported(document: Json, report: Report, now: datetime) -> Json:
@@ -92,7 +107,11 @@ RESOURCE: Final = Resource(
     managed_by=managed_by,
     is_suspended=_is_suspended,
     bare=_bare,
+    pod_sets=_pod_sets,
     status=reported,
+    is_deployed=_is_deployed,
+    status_suffices=_status_suffices,
+    folder="workload",
     note=noted,
 )
 """How a Workload in the cluster requests a workload."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.formats.condition import noted
 from holdfast.formats.text import Document, Json
-from holdfast.model import Policy, Report, Status, Workload
+from holdfast.model import PodSet, Policy, Report, Status, Workload
 from holdfast.profiles import PROFILES
 
 
@@ -43,8 +43,18 @@ class Resource(NamedTuple):
     is_suspended: Callable[[Json], bool]
     bare: Callable[[Json], Json]
     """Return a document without an admission controller's additions, such as Kueue's: each attempt reads them anew."""
+    pod_sets: Callable[[Json], dict[str, tuple[PodSet, ...]]]
+    """Return the pod sets with the admission controller's additions, by component; empty if nothing is added."""
     status: Callable[[Json, Report, datetime], Json]
     """Return the status of a document in the cluster for a report that is about to be written to it."""
+    is_deployed: Callable[[Mapping[str, Any]], bool]
+    """Whether a status says that a suspended workload's objects are still there, suspended in place."""
+    status_suffices: Callable[[Mapping[str, Any]], bool]
+    """Whether a status has all that the next one takes from the document."""
+    folder: str
+    """Its folder in `deploy/`: its policies, and the worker's rights."""
+    framework: str = ""
+    """The name under which Kueue's configuration lists its kind; empty: Kueue does not know it."""
     note: Callable[[Json, Report, datetime], Json] = noted
     """Return the status of a document for which no workflow decides: what its workflow said last stays."""
 

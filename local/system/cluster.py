@@ -107,28 +107,26 @@ def apply_deploy(kubectl: Kubectl) -> None:
         for path in crds:
             _await_storage(kubectl, path)
     _apply(kubectl, ["-k", str(FOLDER)])
-    _apply(kubectl, ["-k", str(FOLDER / "workload")])
-    _await_signed(kubectl, _WORKLOAD)
     theirs = ("--selector=app.kubernetes.io/part-of!=holdfast", f"--field-selector=metadata.name={_APPWRAPPERS}")
     if not kubectl("get", "crd", *theirs, "--output=name"):
         _apply(kubectl, ["-k", str(FOLDER / "appwrapper")])
         _await_storage(kubectl, FOLDER / "appwrapper" / "crd.yaml")
-        _await_signed(kubectl, _APPWRAPPER)
+        _await_created(kubectl, _PROBE)
+    if not kubectl("get", "crd", f"--field-selector=metadata.name={_JOBSETS}", "--output=name"):
+        _apply(kubectl, ["-f", str(_JOBSET_DEFINITION)])
+        _await_storage(kubectl, _JOBSET_DEFINITION)
+    _apply(kubectl, ["-k", str(FOLDER / "jobset")])
+    _await_created(kubectl, _JOBSET_PROBE)
+    _apply(kubectl, ["-k", str(FOLDER / "workload")])
+    _await_storage(kubectl, FOLDER / "workload" / "crd.yaml")
+    _await_created(kubectl, _WORKLOAD_PROBE)
 
 
 def publish(kubectl: Kubectl, connection: Mapping[str, str]) -> None:
     """Tell in the cluster how to reach Temporal, so that `kubectl holdfast` needs only the kubeconfig (row F18)."""
     metadata = {"name": names.CONNECTION, "namespace": names.WORKER_NAMESPACE}
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(connection)}
-    kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=holdfast-dev",
-        "-f",
-        "-",
-        stdin=json.dumps(document),
-    )
+    _apply(kubectl, ["-f", "-"], stdin=json.dumps(document))
 
 
 def _await_storage(kubectl: Kubectl, definition: Path) -> None:
@@ -151,17 +149,7 @@ def _await_storage(kubectl: Kubectl, definition: Path) -> None:
             time.sleep(0.2)
 
 
-_WORKLOAD = """
-apiVersion: holdfast.dev/v1
-kind: Workload
-metadata: {generateName: probe-, namespace: default}
-spec:
-  managedBy: holdfast.dev/probe
-  components:
-  - name: probe
-    template: {apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: main, image: none}]}}
-"""
-_APPWRAPPER = """
+_PROBE = """
 apiVersion: workload.codeflare.dev/v1beta2
 kind: AppWrapper
 metadata: {generateName: probe-, namespace: default}
@@ -172,22 +160,46 @@ spec:
 """
 
 
-def _await_signed(kubectl: Kubectl, probe: str) -> None:
-    """Wait until such an object can be created: for some seconds its policies do not know the kind, and reject it."""
-    kind, deadline = yaml.safe_load(probe)["kind"], time.monotonic() + _PROBED_FOR
+_JOBSETS = "jobsets.jobset.x-k8s.io"
+_JOBSET_DEFINITION = PACKAGE / "crds" / "jobset-0.12.0.json"
+"""As JobSet 0.12.0 publishes it, without descriptions. On other clusters JobSet's own installation brings it."""
+_JOBSET_PROBE = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {generateName: probe-, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  replicatedJobs:
+  - name: probe
+    template: {spec: {template: {spec: {containers: [{name: main, image: none}]}}}}
+"""
+_WORKLOAD_PROBE = """
+apiVersion: holdfast.dev/v1
+kind: Workload
+metadata: {generateName: probe-, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  components:
+  - name: probe
+    template: {apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: main, image: none}]}}
+"""
+
+
+def _await_created(kubectl: Kubectl, probe: str) -> None:
+    """Wait until an object can be created: for some seconds the policies of its kind do not know it, and reject it."""
+    deadline = time.monotonic() + _PROBED_FOR
     while True:
         try:
-            if "holdfast.dev/created-by" in kubectl(
-                "create", "--dry-run=server", "-o", "json", "-f", "-", stdin=probe
-            ):
+            if "holdfast.dev/created-by" in kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=probe):
                 return
             why = "nobody is named as who created it"
         except StackError as error:
             why = str(error)
         if time.monotonic() > deadline:
-            raise StackError(f"{kind} cannot be created {_PROBED_FOR:.0f} s after its policies were: {why}")
+            kind = yaml.safe_load(probe)["kind"]
+            raise StackError(f"{kind}s cannot be created {_PROBED_FOR:.0f} s after their policies were: {why}")
         time.sleep(0.2)
 
 
-def _apply(kubectl: Kubectl, sources: Sequence[str]) -> None:
-    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", *sources)
+def _apply(kubectl: Kubectl, sources: Sequence[str], stdin: str | None = None) -> None:
+    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", *sources, stdin=stdin)

@@ -212,6 +212,7 @@ def test_names_with_and_without_their_namespace() -> None:
     assert chosen("x", "research") == ("research", "x")
     assert chosen("research/x", None) == ("research", "x")
     assert chosen("research/x", "research") == ("research", "x")
+    assert chosen("research/jobset/x", None) == ("research", "jobset/x")
     for name, namespace in (("a/b/c", None), ("/x", None), ("x/", None), ("research/x", "other")):
         with pytest.raises(typer.BadParameter):
             chosen(name, namespace)

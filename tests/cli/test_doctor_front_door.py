@@ -13,6 +13,7 @@ from holdfast.profiles.appwrapper import POLICY
 
 ROW = pytest.mark.row
 VERSION = "config.kueue.x-k8s.io/v1beta2"
+APPWRAPPERS = {"workload.codeflare.dev/appwrapper": True}
 INTEGRATIONS = {
     "frameworks": ["batch/job", "workload.codeflare.dev/appwrapper"],
     "externalFrameworks": ["Attempt.v1.holdfast.dev"],
@@ -39,7 +40,7 @@ def test_F9_kueues_recovery_is_compared_with_the_longest_reset(
     waits: dict[str, Any] | None, *, warns: bool, says: str
 ) -> None:
     config = {"apiVersion": VERSION, "integrations": INTEGRATIONS, "waitForPodsReady": waits}
-    _, recovery = kueue(config, {"the defaults": POLICY}, queued=True)
+    _, recovery = kueue(config, {"the defaults": POLICY}, APPWRAPPERS)
     assert (recovery.good, recovery.warns) == (True, warns)
     assert says in recovery.found
 
@@ -50,11 +51,11 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
     slow = POLICY.model_copy(update={"timings": timings})
     assert longest_reset(slow) == timedelta(hours=1, minutes=13, seconds=30)
     policies = {"the defaults": POLICY, "team/slow": slow}
-    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, policies, queued=True)
+    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, policies, APPWRAPPERS)
     assert "a reset of team/slow may take 1h13m30s" in recovery.found
-    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, policies, queued=True)
+    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, policies, APPWRAPPERS)
     for unread in ({"apiVersion": VERSION, "waitForPodsReady": {"timeout": "soon"}}, {"apiVersion": "x/v1beta1"}):
-        _, recovery = kueue(unread, policies, queued=True)
+        _, recovery = kueue(unread, policies, APPWRAPPERS)
         assert recovery.unknown
 
 
@@ -63,11 +64,11 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
 @pytest.mark.parametrize("left_out", ["frameworks", "externalFrameworks", ""])
 def test_F6_what_kueue_lacks_to_tell_an_attempt_is_named(left_out: str, *, queued: bool) -> None:
     integrations: dict[str, Any] = {name: those for name, those in INTEGRATIONS.items() if name != left_out}
-    told, _ = kueue({"integrations": integrations}, {"the defaults": POLICY}, queued=queued)
+    told, _ = kueue({"integrations": integrations}, {"the defaults": POLICY}, dict.fromkeys(APPWRAPPERS, queued))
     assert told.good is (not left_out or not queued), "it matters once an AppWrapper names a queue"
     assert told.warns is (bool(left_out) and not queued)
     assert left_out in told.found
-    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, queued=True)
+    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, APPWRAPPERS)
     assert not odd.good
 
 

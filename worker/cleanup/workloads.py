@@ -47,7 +47,7 @@ class Thing:
 
     @property
     def lives(self) -> bool:
-        """Whether it still holds something: an AppWrapper that has ended, or was never started, does not."""
+        """Whether it still holds something: a custom resource that has ended, or was never started, does not."""
         return self.api_version == names.API_VERSION or names.FINALIZER in self.finalizers
 
     def __str__(self) -> str:
@@ -55,10 +55,10 @@ class Thing:
 
 
 async def standing(ground: Ground, namespace: str | None = None) -> list[Thing]:
-    """Return the custom resources of workloads in a cluster: attempts first, then anchors, then its AppWrappers.
+    """Return the custom resources of workloads in a cluster: attempts first, then anchors, then what users applied.
 
-    AppWrappers count if they name `ground.managed_by`, or have this installation's label. If a namespace is given, only
-    what is there counts.
+    What users applied counts if it names `ground.managed_by`, or has this installation's label. If a namespace is
+    given, only what is there counts.
 
     Raises:
         HoldfastError: if one belongs to another installation, which uses the same kinds.
@@ -118,7 +118,7 @@ async def remove_workloads(
         for one in applied:
             if not one.deleting:
                 await unless_gone(ground.site.kube.delete(*one.key, uid=one.uid))
-        own = {names.workflow_id(ground.site.cluster, one.namespace, one.name) for one in applied}
+        own = {names.workflow_id(ground.site.cluster, one.namespace, one.name, one.kind) for one in applied}
         for one in workflows:
             if one.id not in own and (one.id, one.run_id) not in asked:
                 await _cancelled(ground.client, one.id, because)

@@ -23,7 +23,7 @@ from holdfast.policy.failures.blindness import union
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.cache import Cache
-from holdfast.worker.watch.informer import Informer, Standing, StreamSight
+from holdfast.worker.watch.informer import Informer, Sink, Standing, StreamSight
 from holdfast.worker.watch.pulse import DEADLINE, Pulse
 from holdfast.worker.watch.seen import (
     ANCHOR,
@@ -83,6 +83,27 @@ class _Sink(Generic[T]):
     def drop(self, item: T, revision: int) -> None:
         """Handle an object that is gone."""
         self._touch(self._drop(item, revision), True)
+
+
+class _Resources:
+    """The sink of a kind that stands for workloads, and may be a component of one of another kind (row F10)."""
+
+    def __init__(self, anchors: _Sink[AnchorSeen], components: _Sink[ObjectSeen]) -> None:
+        self._anchors, self._components = anchors, components
+
+    def put(self, item: AnchorSeen | ObjectSeen) -> None:
+        """Handle a new object, or a new version of one."""
+        if isinstance(item, AnchorSeen):
+            self._anchors.put(item)
+        else:
+            self._components.put(item)
+
+    def drop(self, item: AnchorSeen | ObjectSeen, revision: int) -> None:
+        """Handle an object that is gone."""
+        if isinstance(item, AnchorSeen):
+            self._anchors.drop(item, revision)
+        else:
+            self._components.drop(item, revision)
 
 
 class Feed:
@@ -248,7 +269,7 @@ class Feeds:
         pods: _Sink[PodSeen] = _Sink(cache.put_pod, cache.drop_pod, self._touch, _hot_pod)
         await self._follow(ANCHOR, anchors, anchor_seen(self._cluster))
         for kind in RESOURCES:
-            await self._follow(kind, anchors, resource_seen(kind, self._cluster))
+            await self._follow(kind, _Resources(anchors, self._objects()), _resource_or_component(kind, self._cluster))
         await self._follow(ATTEMPT, attempts, attempt_seen(self._cluster))
         await self._follow(POD, pods, pod_seen)
         nodes: _Sink[NodeSeen] = _Sink(cache.put_node, cache.drop_node, self._touch)
@@ -280,7 +301,7 @@ class Feeds:
     async def _follow(
         self,
         kind: KindKey,
-        sink: _Sink[T],
+        sink: Sink[T],
         decode: Callable[[Mapping[str, Any]], T | None],
         *,
         everybody: bool = False,
@@ -355,6 +376,18 @@ def _object_seen(kind: KindKey) -> Callable[[Mapping[str, Any]], ObjectSeen | No
     def decode(raw: Mapping[str, Any]) -> ObjectSeen | None:
         metadata = mapping(raw.get("metadata"))
         return ObjectSeen((*kind, str(metadata.get("namespace", "")), str(metadata.get("name", ""))), facts(raw))
+
+    return decode
+
+
+def _resource_or_component(
+    kind: KindKey, cluster: str
+) -> Callable[[Mapping[str, Any]], AnchorSeen | ObjectSeen | None]:
+    resource, component = resource_seen(kind, cluster), _object_seen(kind)
+
+    def decode(raw: Mapping[str, Any]) -> AnchorSeen | ObjectSeen | None:
+        labelled = names.LABEL_COMPONENT in mapping(mapping(raw.get("metadata")).get("labels"))
+        return resource(raw) or (component(raw) if labelled else None)
 
     return decode
 

@@ -123,6 +123,13 @@ def resource_reader(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, An
     return decode
 
 
+def _is_settled(feed: Feed) -> bool:
+    """Whether all resources of a kind have been listed."""
+    # If all namespaces at once may not be read, the configured ones are.
+    informers = [one for one in feed.informers if not one.unseen]
+    return not feed.unseen and all(one.standing is Standing.SYNCED for one in informers)
+
+
 def in_turn(due: Mapping[str, float], seen: Mapping[str, Seen], now: float) -> list[str]:
     """Return the uids that are due: deletions first, however many others wait (row F12). Pure."""
     ready = [uid for uid, at in due.items() if at <= now]
@@ -297,7 +304,7 @@ class FrontDoor:
         return verdict
 
     def _workflow_id(self, item: Seen) -> str:
-        return names.workflow_id(self._place.cluster, item.namespace, item.name)
+        return names.workflow_id(self._place.cluster, item.namespace, item.name, item.kind[1])
 
     async def _run_of(self, item: Seen) -> Run | None:
         found = await describe(self._place.client, self._workflow_id(item))
@@ -420,8 +427,8 @@ class FrontDoor:
             await asyncio.sleep(LISTEN)
             begun, whole = datetime.now(UTC), time.monotonic() - audited >= AUDIT
             try:
-                if whole and self._settled:
-                    await self._audit()
+                if whole and (kinds := self._settled):
+                    await self._audit(kinds)
                     audited = time.monotonic()
                 if any(not item.over for item in self._seen.values()):
                     await self._hear_ends(since)
@@ -431,13 +438,9 @@ class FrontDoor:
                 Log.warning("resources were not compared with workflows: later", why=why)
 
     @property
-    def _settled(self) -> bool:
-        """Whether all resources have been listed: never if a kind is not installed, or we may not read it."""
-        if any(feed.unseen for feed in self._feeds):
-            return False
-        # If all namespaces at once may not be read, the configured ones are.
-        informers = [one for feed in self._feeds for one in feed.informers if not one.unseen]
-        return all(one.standing is Standing.SYNCED for one in informers)
+    def _settled(self) -> frozenset[str]:
+        """The kinds of which all resources have been listed: none that is not installed, or that we may not read."""
+        return frozenset(feed.kind[1] for feed in self._feeds if _is_settled(feed))
 
     async def _hear_ends(self, since: datetime) -> None:
         """Handle resources whose workflow has ended recently: it released them, or nothing decides for them now."""
@@ -447,8 +450,8 @@ class FrontDoor:
             if self._workflow_id(item) in ids and not item.over:
                 self._hurry(uid)
 
-    async def _audit(self) -> None:
-        """Handle all resources without a workflow, and cancel workflows whose resource is gone."""
+    async def _audit(self, kinds: frozenset[str]) -> None:
+        """Handle all resources without a workflow, and cancel workflows of these kinds whose resource is gone."""
         living = {self._workflow_id(item): uid for uid, item in self._seen.items() if not item.over}
         async for one in self._listed("ExecutionStatus = 'Running'"):
             living.pop(one.id, None)
@@ -457,24 +460,24 @@ class FrontDoor:
             except Undecodable as error:  # Whose it is, is not known: the others are compared.
                 Log.warning("a memo cannot be read", workflow_id=one.id, why=str(error))
                 continue
-            uid = str(memo.get(names.MEMO_UID) or "")
-            if memo.get(names.MEMO_APPLIED) and uid not in self._seen:
-                await self._end(one, uid)
+            uid, kind = str(memo.get(names.MEMO_UID) or ""), str(memo.get(names.MEMO_KIND) or "")
+            if memo.get(names.MEMO_APPLIED) and kind in kinds and uid not in self._seen:
+                await self._end(one, uid, kind)
         for uid in living.values():
             self._hurry(uid)
 
-    async def _end(self, run: WorkflowExecution, uid: str) -> None:
-        """Cancel a workload whose resource is gone because its finalizer was removed."""
+    async def _end(self, run: WorkflowExecution, uid: str, kind: str) -> None:
+        """Cancel a workload whose resource, of this kind, is gone because its finalizer was removed."""
         _, namespace, name = names.parse_workflow_id(run.id)
-        for kind in formats.RESOURCES:
-            try:
-                found = await self._kube.get(*kind, name, namespace)
-            except (Forbidden, UnknownKind):
-                return  # It may exist: a resource that cannot be read is not known to be gone.
-            except NotFound:
-                continue
-            if mapping(found["metadata"]).get("uid") == uid:
-                return
+        (key,) = (one for one in formats.RESOURCES if one[1] == kind)
+        try:
+            found = await self._kube.get(*key, name, namespace)
+        except (Forbidden, UnknownKind):
+            return  # It may exist: a resource that cannot be read is not known to be gone.
+        except NotFound:
+            found = None
+        if found is not None and mapping(found["metadata"]).get("uid") == uid:
+            return
         handle = self._place.client.get_workflow_handle(run.id, run_id=run.run_id)
         await handle.signal(names.SIGNAL_CANCEL, args=["its custom resource is gone", uid], rpc_timeout=_DEADLINE)
         Log.warning("its custom resource is gone: what is left of it is removed", workflow_id=run.id)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast import names
+from holdfast import formats, names
 from holdfast.activities.facts.nodes import Marks, NodeMark
 from holdfast.activities.facts.objects import ObjectFacts, object_facts
 from holdfast.activities.facts.pods import PodFacts, pod_facts
@@ -172,7 +172,7 @@ def anchor_seen(cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None
             workflow_id=workflow_id,
             attempt=attempt if isinstance(attempt, int) else 0,
             held=is_held(raw),
-            deployed=_is_deployed(str(status.get("phase")), str(status.get("reason")), status),
+            deployed=_is_deployed(str(status.get("phase")), str(status.get("reason")), _says_deployed(status)),
         )
 
     return decode
@@ -180,6 +180,7 @@ def anchor_seen(cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None
 
 def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], AnchorSeen | None]:
     """Return a function that reads a workload's custom resource; it returns None if the workload is not ours."""
+    form = formats.RESOURCES[kind]
 
     def decode(raw: Mapping[str, Any]) -> AnchorSeen | None:
         metadata = mapping(raw.get("metadata"))
@@ -192,10 +193,10 @@ def resource_seen(kind: KindKey, cluster: str) -> Callable[[Mapping[str, Any]], 
             facts=object_facts(raw),
             namespace=namespace,
             workload_uid=intern(uid),
-            workflow_id=names.workflow_id(cluster, namespace, name),
+            workflow_id=names.workflow_id(cluster, namespace, name, kind[1]),
             attempt=life.attempt if life is not None else 0,
             held=is_held(raw),
-            deployed=life is not None and _is_deployed(life.phase.value, life.reason, status),
+            deployed=life is not None and _is_deployed(life.phase.value, life.reason, form.is_deployed(status)),
             # Items of a list do not carry their kind.
             asked=asked_by({**raw, "apiVersion": kind[0], "kind": kind[1]}),
             over=life is not None and life.phase.ended,
@@ -210,12 +211,14 @@ def _namespace(metadata: Mapping[str, Any]) -> str:
     return intern(str(metadata.get("namespace", "")))
 
 
-def _is_deployed(phase: str, reason: str, status: Mapping[str, Any]) -> bool:
+def _is_deployed(phase: str, reason: str, in_place: bool) -> bool:
     """Whether a status says that the created objects exist: running workloads, and those suspended in place."""
     if phase == Phase.RUNNING or reason in {Reason.SUBMITTED, Reason.STARTING}:
         return True
-    if phase != Phase.SUSPENDED:
-        return False
+    return phase == Phase.SUSPENDED and in_place
+
+
+def _says_deployed(status: Mapping[str, Any]) -> bool:
     told = [one for one in mappings(status.get("conditions")) if one.get("type") == ConditionType.RESOURCES_DEPLOYED]
     return any(one.get("status") in {"True", True} for one in told)
 

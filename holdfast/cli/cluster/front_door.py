@@ -1,4 +1,4 @@
-"""The checks of `doctor` for AppWrappers: rights, policies, and Kueue's settings against ours (F5, F6, F9)."""
+"""The checks of `doctor` for custom resources: rights, policies, and Kueue's settings against ours (F5, F6, F9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast import names
 from holdfast.activities.kube.raw import mapping, one_line, time_of
 from holdfast.cli.cluster.checks import WORKER, Check, lacking_of_worker, not_known
 from holdfast.cli.cluster.rbac import granted
-from holdfast.deploy import FOLDER
+from holdfast.deploy import FOLDER, POLICIES, door_files
 from holdfast.errors import DocumentWarning, HoldfastError
 from holdfast.formats.condition import life_in
 from holdfast.formats.published import LABEL_QUEUE
@@ -22,11 +22,10 @@ from holdfast.profiles.appwrapper import POLICY
 
 if TYPE_CHECKING:
     from holdfast.activities.kube.client import Kube, Object
+    from holdfast.formats.registry import Resource
 
-_APPLY: Final = "kubectl apply -k deploy/appwrapper"
 _CONFIG: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
 _DOCUMENT: Final = "controller_manager_config.yaml"
-_FRAMEWORK: Final = "workload.codeflare.dev/appwrapper"
 _WORKLOAD: Final = ("kueue.x-k8s.io/v1beta2", "Workload")
 _MINUTE: Final = timedelta(minutes=1)
 EXTERNAL: Final = f"{names.ATTEMPT_KIND}.v1.{names.GROUP}"
@@ -35,36 +34,32 @@ READY: Final = timedelta(minutes=30)
 
 
 async def front_door(kube: Kube) -> AsyncIterator[Check]:
-    """Check what AppWrappers need; yield nothing if the kind is not installed."""
+    """Check what each installed kind of custom resource needs; yield nothing if none is installed."""
     from holdfast import formats
     from holdfast.activities.kube.errors import Forbidden, UnknownKind
 
-    ((api_version, kind),) = formats.RESOURCES
-    try:
-        await kube.resource(api_version, kind)
-    except UnknownKind:
+    forms: list[Resource] = []
+    for form in formats.RESOURCES.values():
+        try:
+            await kube.resource(form.api_version, form.kind)
+        except UnknownKind:
+            continue
+        forms.append(form)
+        async for check in _rights_and_policies(kube, form):
+            yield check
+    if not forms:
         return
-    who, missing = await lacking_of_worker(kube, granted("appwrapper/rbac.yaml"))
-    if who == WORKER:
-        found = f"{who} may not {', '.join(map(str, missing))}" if missing else f"{who} may run them"
-        yield Check("appwrappers", not missing, found, _APPLY if missing else "")
-    else:
-        yield not_known("appwrappers", f"this identity may not ask what {WORKER} may do")
-    try:
-        away = [(each["kind"], name) for each, name in _wanted() if await kube.find(*_key(each)) is None]
-    except Forbidden as error:
-        yield not_known("appwrapper policies", error.message, "use a context that may read admission policies")
-    else:
-        told = ", ".join(" ".join(each) for each in away)
-        older = bool(away) and all(each.startswith("Mutating") for each, _ in away)
-        found = f"missing: {told}" + ("; nobody is named as who asked" if older else "") if away else "all are there"
-        remedy = f"{_APPLY}; Kubernetes before 1.36 has no mutating policies" if away else ""
-        yield Check("appwrapper policies", not away or older, found, remedy, warns=older)
     try:
         config = await kube.find(*_CONFIG)
-        items: list[Object] = (await kube.list(api_version, kind))["items"] if config is not None else []
+        # The items of a list do not carry their kind.
+        whole: list[Object] = [
+            {**one, "apiVersion": form.api_version, "kind": form.kind}
+            for form in forms
+            for one in ((await kube.list(form.api_version, form.kind))["items"] if config is not None else ())
+        ]
     except Forbidden as error:
-        yield not_known("kueue", error.message, "use a context that may read Kueue's configuration and AppWrappers")
+        why = "use a context that may read Kueue's configuration and what users apply"
+        yield not_known("kueue", error.message, why)
         return
     if config is None:
         return
@@ -77,11 +72,16 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     except yaml.YAMLError as error:
         yield not_known("kueue", f"its configuration cannot be read: {one_line(str(error), 200)}")
         return
-    # The items of a list do not carry their kind.
-    whole: list[Object] = [{**one, "apiVersion": api_version, "kind": kind} for one in items]
     living = [one for one in whole if _is_ours(one)]
-    queued = any(LABEL_QUEUE in mapping(mapping(one["metadata"]).get("labels")) for one in living)
-    for check in kueue(mapping(document), {"the defaults": POLICY, **dict(_policies(living))}, queued=queued):
+    naming = {one["kind"] for one in living if LABEL_QUEUE in mapping(mapping(one["metadata"]).get("labels"))}
+    used = {one["kind"] for one in living}
+    # A kind that its own controller runs here too is Kueue's business with that controller.
+    queued = {
+        form.framework: form.kind in naming
+        for form in forms
+        if form.framework and (form.kind in used or _brings_kind(form))
+    }
+    for check in kueue(mapping(document), {"the defaults": POLICY, **dict(_policies(living))}, queued):
         yield check
     try:
         workloads = (await kube.list(*_WORKLOAD))["items"]
@@ -91,33 +91,77 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
     held = stranded(workloads, [one for one in whole if names.is_own_manager(_manager(one))], datetime.now(UTC))
     if held:
         found = f"is still reserved for {', '.join(held)}: Kueue has evicted them, and nothing of them is left"
-        touch = "kubectl annotate --overwrite appwrapper NAME --namespace NAMESPACE look-again=$RANDOM"
+        touch = "kubectl annotate --overwrite KIND NAME --namespace NAMESPACE look-again=$RANDOM"
         remedy = f"restart Kueue, or have it look again: {touch}"
         yield Check("kueue quota", False, found, remedy, warns=True)
     else:
         yield Check("kueue quota", True, "none is reserved for what Kueue has evicted and Holdfast has removed")
 
 
-def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: bool) -> Iterator[Check]:
-    """Compare Kueue's configuration with what AppWrappers need of it (rows F6, F9).
+async def _rights_and_policies(kube: Kube, form: Resource) -> AsyncIterator[Check]:
+    from holdfast.activities.kube.errors import Forbidden
+
+    kinds, apply = f"{form.kind.lower()}s", f"kubectl apply -k deploy/{form.folder}"
+    needed = granted(f"{form.folder}/rbac.yaml")
+    who, missing = await lacking_of_worker(kube, needed)
+    policies: list[dict[str, Any]] = list(_wanted(form))
+    try:
+        away = [one for one in policies if await kube.find(*_key(one)) is None]
+    except Forbidden as error:
+        away, unread = list[dict[str, Any]](), error.message
+    else:
+        unread = ""
+    own = [one for one in policies if one["metadata"]["name"].startswith(form.folder)]
+    if not _brings_kind(form) and len(missing) == len(needed) and all(one in away for one in own):
+        yield Check(kinds, True, f"another controller runs them: {apply}, if Holdfast is to run those that name it")
+        return
+    if who == WORKER:
+        found = f"{who} may not {', '.join(map(str, missing))}" if missing else f"{who} may run them"
+        yield Check(kinds, not missing, found, apply if missing else "")
+    else:
+        yield not_known(kinds, f"this identity may not ask what {WORKER} may do")
+    name = f"{form.kind.lower()} policies"
+    if unread:
+        yield not_known(name, unread, "use a context that may read admission policies")
+        return
+    told = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in away)
+    older = bool(away) and all(one["kind"].startswith("Mutating") for one in away)
+    found = f"missing: {told}" + ("; nobody is named as who asked" if older else "") if away else "all are there"
+    remedy = f"{apply}; Kubernetes before 1.36 has no mutating policies" if away else ""
+    yield Check(name, not away or older, found, remedy, warns=older)
+
+
+def _brings_kind(form: Resource) -> bool:
+    """Whether Holdfast brings a kind's definition, rather than another controller."""
+    return (FOLDER / form.folder / "crd.yaml").exists()
+
+
+def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], queued: Mapping[str, bool]) -> Iterator[Check]:
+    """Compare Kueue's configuration with what Holdfast's workloads need of it (rows F6, F9).
 
     Args:
         config: Kueue's configuration document.
-        policies: the policies of active AppWrappers, by name.
-        queued: whether one of these AppWrappers names a queue of Kueue.
+        policies: the policies of active workloads, by name.
+        queued: by the name under which Kueue lists a kind: whether one of its active workloads names a queue of Kueue.
     """
     integrations = mapping(config.get("integrations"))
     lacking = {
-        f"frameworks: [{_FRAMEWORK}]": _FRAMEWORK not in _texts(integrations.get("frameworks")),
-        f"externalFrameworks: [{EXTERNAL}]": EXTERNAL not in _texts(integrations.get("externalFrameworks")),
+        f"frameworks: [{name}]": names_queue
+        for name, names_queue in queued.items()
+        if name not in _texts(integrations.get("frameworks"))
     }
-    told = " and ".join(name for name, is_lacking in lacking.items() if is_lacking)
-    if told:
-        found = f"its integrations lack {told}: it admits no AppWrapper, or queues what is under one a second time"
-        remedy = "set them in Kueue's configuration, where it is to admit AppWrappers (docs/how-to/appwrappers.md)"
-        yield Check("kueue", not queued, found, remedy, warns=not queued)
+    if EXTERNAL not in _texts(integrations.get("externalFrameworks")):
+        lacking[f"externalFrameworks: [{EXTERNAL}]"] = any(queued.values())
+    if lacking:
+        found = (
+            f"its integrations lack {' and '.join(lacking)}: it admits no such workload, or queues what is under one"
+        )
+        remedy = "set them in Kueue's configuration, where it is to admit these (docs/how-to/appwrappers.md)"
+        matters = any(lacking.values())
+        yield Check("kueue", not matters, f"{found} a second time", remedy, warns=not matters)
     else:
-        yield Check("kueue", True, "it admits AppWrappers, and nothing under them")
+        kinds = ", ".join(name.rpartition("/")[2] for name in queued)
+        yield Check("kueue", True, f"it admits each {kinds}, and nothing under them")
     version = str(config.get("apiVersion"))
     if not version.endswith("/v1beta2"):
         yield not_known("kueue recovery", f"Kueue's configuration is of {version}: only the times of v1beta2 are known")
@@ -146,15 +190,15 @@ def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], *, queued: 
 def stranded(
     workloads: Iterable[Mapping[str, Any]], resources: Iterable[Mapping[str, Any]], now: datetime
 ) -> list[str]:
-    """Return the AppWrappers (`namespace/name`) that Kueue has evicted, that are gone and that still hold quota (F9).
+    """Return the resources (`namespace/name`) that Kueue has evicted, that are gone and that still hold quota (F9).
 
-    Kueue releases the quota once it sees that an AppWrapper is no longer active. It may miss that
+    Kueue releases the quota once it sees that one is no longer active. It may miss that
     (kubernetes-sigs/kueue#14811).
 
     Args:
         workloads: Kueue's Workload objects.
-        resources: AppWrappers that Holdfast runs.
-        now: the current time; AppWrappers removed within the last minute are left out.
+        resources: what Holdfast runs.
+        now: the current time; resources removed within the last minute are left out.
     """
     evicted = {
         str(owner.get("uid"))
@@ -181,9 +225,9 @@ def _since(resource: Mapping[str, Any], condition: str, status: str) -> datetime
 
 
 def longest_reset(policy: Policy) -> timedelta:
-    """Return the longest time that an AppWrapper may be without ready pods in a reset, if each grace period runs out.
+    """Return the longest time that a workload may be without ready pods in a reset, if each grace period runs out.
 
-    An AppWrapper makes no checkpoint, and its only pause is the retry pause.
+    A custom resource makes no checkpoint, and its only pause is the retry pause.
     """
     waits = policy.timings
     removal = waits.failure_grace_period + waits.forceful_deletion_grace_period
@@ -201,7 +245,7 @@ def _manager(resource: Mapping[str, Any]) -> str:
 
 
 def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy]]:
-    """Yield the policies of AppWrappers by name; skip AppWrappers that cannot run."""
+    """Yield the policies of workloads by name; skip resources that cannot run."""
     from holdfast import formats
 
     with warnings.catch_warnings():
@@ -218,10 +262,10 @@ def _texts(value: Any) -> list[str]:
     return [str(one) for one in cast("list[Any]", value)] if isinstance(value, list) else []
 
 
-def _wanted() -> Iterator[tuple[dict[str, Any], str]]:
-    for file in ("policies.yaml", "askers.yaml"):
-        for document in yaml.safe_load_all((FOLDER / "appwrapper" / file).read_text(encoding="utf-8")):
-            yield document, document["metadata"]["name"]
+def _wanted(form: Resource) -> Iterator[dict[str, Any]]:
+    for path in door_files(form.folder):
+        if path.name in POLICIES:
+            yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
 
 
 def _key(document: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -86,7 +86,7 @@ def disable(
         Workloads | None,
         typer.Option(
             "--workloads",
-            help="remove: each is cancelled, and all of it removed, with its AppWrapper. leave: its pods run on; "
+            help="remove: each is cancelled, and all of it removed, with its custom resource. leave: its pods run on; "
             "a restart is refused.",
             show_default=False,
         ),

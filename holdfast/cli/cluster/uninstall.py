@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("crds/anchors.yaml", "crds/attempts.yaml")
 _FILES: Final = (*_KINDS, "namespace.yaml", "rbac.yaml", "connection.yaml", "node-policy.yaml", "flow-control.yaml")
-_DOOR: Final = ("appwrapper/crd.yaml", "appwrapper/rbac.yaml", "appwrapper/policies.yaml", "appwrapper/askers.yaml")
-_GIVES: Final = "appwrapper/managed-by.yaml"
-"""Assigns AppWrappers to Holdfast. It is removed first, so that no new one arrives during the uninstall."""
 
 
 class Workloads(StrEnum):
@@ -35,8 +33,8 @@ def uninstall(
         Workloads | None,
         typer.Option(
             "--workloads",
-            help="remove: each is cancelled, and all of it removed, with its AppWrapper, also where that has ended. "
-            "leave: its pods run on, and nobody heals them.",
+            help="remove: each is cancelled, and all of it removed, with its custom resource, also where that has "
+            "ended. leave: its pods run on, and nobody heals them.",
             show_default=False,
         ),
     ] = None,
@@ -57,6 +55,8 @@ def uninstall(
     limit = time_limit(timeout)
 
     async def go() -> None:
+        from holdfast import formats
+        from holdfast.deploy import FOLDER, door_files
         from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.cleanup.disable import delete_own
         from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
@@ -74,13 +74,16 @@ def uninstall(
                 _confirm(ground)
             if workloads is Workloads.LEAVE:
                 await taking.check_stopped(ground, _say)
-            for manifest in _manifests((_GIVES,)):
+            # First what makes objects Holdfast's, so that no new one arrives during the uninstall.
+            for manifest in _manifests(FOLDER / form.folder / "managed-by.yaml" for form in formats.RESOURCES.values()):
                 await delete_own(ground.site.kube, manifest, _say)
             if workloads is Workloads.LEAVE:
                 await taking.leave_workloads(ground, say=_say)
             elif workloads is Workloads.REMOVE:
                 await remove_workloads(ground, because=taking.BECAUSE, limit=limit, say=_say)
-            manifests, accounts = list(_manifests((*_FILES, *_DOOR))), workloads is Workloads.REMOVE
+            door = {path: None for form in formats.RESOURCES.values() for path in door_files(form.folder)}
+            files = (*(FOLDER / file for file in _FILES), *door)
+            manifests, accounts = list(_manifests(files)), workloads is Workloads.REMOVE
             await taking.take_off(ground, manifests, accounts=accounts, say=_say)
             _say(f"Holdfast is off cluster {ground.site.cluster}")
 
@@ -105,13 +108,11 @@ def _confirm(ground: Ground) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _manifests(files: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _manifests(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     import yaml
 
-    from holdfast.deploy import FOLDER
-
     for file in files:
-        yield from yaml.safe_load_all((FOLDER / file).read_text(encoding="utf-8"))
+        yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))
 
 
 def _say(text: str) -> None:

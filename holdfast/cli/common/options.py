@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ge
 
 import typer
 
+from holdfast import names
 from holdfast.cli.common import complete, kubectl
 from holdfast.errors import HoldfastError, NotReachable, WorkloadFailed
 
@@ -164,19 +165,20 @@ class Chosen(NamedTuple):
 
 
 def chosen(name: str, namespace: str | None) -> Chosen:
-    """Read NAME or NAMESPACE/NAME, with or without --namespace.
+    """Read NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME, with or without --namespace.
 
     Raises:
         typer.BadParameter: if the two contradict each other, or there are more parts.
     """
     parts = name.split("/")
-    if len(parts) > 2 or not all(parts):
-        raise typer.BadParameter(f"{name!r}: expected NAME or NAMESPACE/NAME", param_hint="NAME")
+    kinds = {"appwrapper", *names.KINDS_IN_IDS}
+    if len(parts) > 3 or not all(parts) or (len(parts) == 3 and parts[1] not in kinds):
+        raise typer.BadParameter(f"{name!r}: expected NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME", param_hint="NAME")
     if len(parts) == 1:
         return Chosen(namespace or kubectl.namespace() or "default", name)
     if namespace not in {None, parts[0]}:
         raise typer.BadParameter(f"{name!r} is in another namespace than --namespace {namespace}", param_hint="NAME")
-    return Chosen(parts[0], parts[1])
+    return Chosen(parts[0], "/".join(parts[1:]))
 
 
 def session(place: Place) -> AbstractAsyncContextManager[Holdfast]:

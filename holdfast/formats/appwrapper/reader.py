@@ -9,8 +9,9 @@ import contextlib
 import difflib
 import re
 import warnings
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
@@ -31,7 +32,7 @@ from holdfast.formats.published import (
 from holdfast.formats.registry import Format, Resource
 from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
 from holdfast.formats.text import Json
-from holdfast.model import Policy, Report, Source, Workload
+from holdfast.model import ConditionType, PodSet, Policy, Report, Source, Workload
 from holdfast.model.spec.mount import Mount
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
@@ -203,6 +204,25 @@ def _bare(document: Json) -> Json:
     return {**document, "spec": {**spec, "components": components}}
 
 
+def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
+    if _bare(document) == document:
+        return {}
+    workload = read({**document, "status": None}, cluster="cluster")
+    return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
+
+
+def _is_deployed(status: Mapping[str, Any]) -> bool:
+    deployed = ConditionType.RESOURCES_DEPLOYED
+    return any(
+        (one.get("type"), one.get("status")) == (deployed, "True")
+        for one in cast("list[Json]", status.get("conditions") or [])
+    )
+
+
+def _status_suffices(status: Mapping[str, Any]) -> bool:
+    return bool(status.get("componentStatus"))
+
+
 def _reported(document: Json, report: Report, now: datetime) -> Json:
     previous: Json = document.get("status") or {}
     components = previous.get("componentStatus")
@@ -225,7 +245,12 @@ RESOURCE: Final = Resource(
     managed_by=_managed_by,
     is_suspended=_is_suspended,
     bare=_bare,
+    pod_sets=_pod_sets,
     status=_reported,
+    is_deployed=_is_deployed,
+    status_suffices=_status_suffices,
+    folder="appwrapper",
+    framework="workload.codeflare.dev/appwrapper",
 )
 """How an AppWrapper in the cluster requests a workload."""
 

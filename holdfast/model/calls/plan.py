@@ -35,6 +35,10 @@ class Target(Payload):
     anchor: Annotated[AnchorKind | None, Field(exclude_if=lambda value: value is None)] = None
     """The kind of the custom resource that stands for the workload, with its name and uid; None: an Anchor does."""
 
+    def attempt_name(self, attempt: int) -> str:
+        """Return the name of the owner object of one of its attempts."""
+        return names.attempt_name(self.name, attempt, self.anchor.kind if self.anchor is not None else "")
+
 
 def _known_of_status(value: Any) -> Any:
     """Return a status rule on the wire without the fields that a newer release may have added."""

@@ -396,7 +396,8 @@ class Workload(Model):
     @property
     def workflow_id(self) -> str:
         """The id of the one workflow that runs this workload's lifecycle."""
-        return names.workflow_id(self.cluster, self.namespace, self.name)
+        kind = self.source.kind if self.source.generation is not None else ""
+        return names.workflow_id(self.cluster, self.namespace, self.name, kind)
 
     @property
     def savers(self) -> tuple[str, ...]:

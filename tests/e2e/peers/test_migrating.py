@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube.client import Kube
-from holdfast.deploy import FOLDER
+from holdfast.deploy import FOLDER, door_files
 from holdfast.local import Stack
 from holdfast.local.programs.resolve import resolve
 from tests.e2e.cleanup.test_uninstall import uninstall
@@ -27,7 +27,6 @@ from tests.e2e.peers.jobset_peer import stop
 from tests.shared_stack import own_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(600)]
-DOOR = ("rbac.yaml", "policies.yaml", "askers.yaml")
 
 
 def asks(space: Space, name: str, manager: str | None = None) -> dict[str, Any]:
@@ -45,8 +44,9 @@ def is_ready(found: dict[str, Any]) -> bool:
 async def installed(stack: Stack) -> Callable[..., str]:
     """Install Holdfast beside the published definition, and return kubectl."""
     await asyncio.to_thread(stack.kubectl, "apply", "-k", str(FOLDER), seconds=60)
-    for file in DOOR:
-        await asyncio.to_thread(stack.kubectl, "apply", "-f", str(FOLDER / "appwrapper" / file))
+    for path in door_files("appwrapper"):
+        if path.name != "crd.yaml":
+            await asyncio.to_thread(stack.kubectl, "apply", "-f", str(path))
     return stack.kubectl
 
 
