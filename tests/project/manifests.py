@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from holdfast import names
+
 Document = dict[str, Any]
 
 POD_MUST = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -165,7 +165,7 @@ async def test_F17_a_deleted_workload_goes_last(door: Space, propagation: str):
     refused = workload(door, name="kept")
     await applied(door, refused)
     said = await kubectl(door, "delete", f"{RESOURCE}/kept", "--cascade=orphan")
-    assert "expected Background or Foreground, since what a Workload owns is removed with it" in said
+    assert "expected Background or Foreground, since what it owns is removed with it" in said
 
 
 @ROW("F17", level="e2e")
