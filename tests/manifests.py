@@ -19,7 +19,18 @@ DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 WRITTEN: Final = "# Written by `make manifests`.\n"
 _ROWS: Final = re.compile(r"\s*\((?:rows? )?[A-Z]\d+(?:(?:, | to | and )[A-Z]\d+)*\)")
 """Ids of contract rows in descriptions: `kubectl explain` is read by people who do not have the contracts."""
-_KEPT: Final = ("type", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "format")
+_KEPT: Final = (
+    "type",
+    "enum",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "pattern",
+    "format",
+)
 _ANYTHING: Final[dict[str, Any]] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _MUTABLE: Final = "suspend"
 Schema = dict[str, Any]

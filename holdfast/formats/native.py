@@ -146,7 +146,9 @@ def _unwrapped(content: Json, problems: list[Problem]) -> Json:
     taken = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key) is not None}
     if "uid" in metadata and isinstance(taken.get("labels"), dict):
         # In a cluster it has our marks, too, which are no labels of its pods.
-        taken["labels"] = {key: taken["labels"][key] for key in taken["labels"] if not key.startswith(f"{names.GROUP}/")}
+        taken["labels"] = {
+            key: taken["labels"][key] for key in taken["labels"] if not key.startswith(f"{names.GROUP}/")
+        }
     return {**{key: spec[key] for key in spec if key != MANAGED_BY}, **taken}
 
 

@@ -112,6 +112,7 @@ RESOURCE: Final = Resource(
     is_deployed=_is_deployed,
     status_suffices=_status_suffices,
     folder="workload",
+    own_queue=True,
     note=noted,
 )
 """How a Workload in the cluster requests a workload."""

@@ -55,6 +55,8 @@ class Resource(NamedTuple):
     """Its folder in `deploy/`: its policies, and the worker's rights."""
     framework: str = ""
     """The name under which Kueue's configuration lists its kind; empty: Kueue does not know it."""
+    own_queue: bool = False
+    """Whether a queue that it names is one of Holdfast's (row L9), and not of Kueue's."""
     note: Callable[[Json, Report, datetime], Json] = noted
     """Return the status of a document for which no workflow decides: what its workflow said last stays."""
 

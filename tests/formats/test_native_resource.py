@@ -71,7 +71,9 @@ def kstatus(document: dict[str, Any], status: dict[str, Any]) -> str:
 
 def test_F17_it_asks_for_what_its_document_says_and_gives_it_its_own_uid() -> None:
     document = resource(priority=3, suspend=True, runAs="builder")
-    (clients,) = formats.read(yaml.safe_dump({**document, "metadata": {"name": "train", "namespace": "team"}}), cluster="c")
+    (clients,) = formats.read(
+        yaml.safe_dump({**document, "metadata": {"name": "train", "namespace": "team"}}), cluster="c"
+    )
     asked = formats.asking(document, cluster="c")
     assert (asked.uid, asked.source.generation, asked.labels) == ("u-1", 3, {"team": "a"})
     same = asked.model_copy(update={"uid": "", "source": clients.source, "labels": {}})
@@ -137,7 +139,9 @@ def test_F17_every_phase_is_one_of_the_three() -> None:
 
 
 def test_F17_its_status_has_what_its_columns_print_and_the_report_it_shows() -> None:
-    status = RESOURCE.status(resource(), report(restarts=1, executions=2, message="all run", conditions=(ready(),)), NOON)
+    status = RESOURCE.status(
+        resource(), report(restarts=1, executions=2, message="all run", conditions=(ready(),)), NOON
+    )
     assert (status["phase"], status["reason"], status["message"]) == ("Running", "SufficientPodsReady", "all run")
     assert (status["attempt"], status["restarts"], status["executions"]) == (2, 1, 2)
     assert status["observedGeneration"] == 3

@@ -53,7 +53,9 @@ def problems(documents: Iterable[Document]) -> list[str]:
         elif one["kind"] in {"RoleBinding", "ClusterRoleBinding"}:
             if one["roleRef"]["name"] in {"cluster-admin", "admin", "edit"}:
                 found.append(f"{where}: roleRef: {one['roleRef']['name']}")
-            if one["roleRef"]["name"] != names.CONNECTION:  # It is for all who log in, and one ConfigMap is all it grants.
+            if (
+                one["roleRef"]["name"] != names.CONNECTION
+            ):  # It is for all who log in, and one ConfigMap is all it grants.
                 found += (f"{where}: subjects: {one['name']}" for one in one["subjects"] if one["name"] in EVERYBODY)
     return found
 

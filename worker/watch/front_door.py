@@ -331,6 +331,8 @@ class FrontDoor:
         )
         created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
+        if formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload.queue):
+            workload = workload.model_copy(update={"queued": True})
         options = start.options(workload, again=again)
         try:
             await self._place.client.start_workflow(names.WORKLOAD_WORKFLOW, **options, rpc_timeout=_DEADLINE)
@@ -339,6 +341,11 @@ class FrontDoor:
         self._begun_here.add(item.uid)
         self._log(item).info("its life has begun", workflow_id=workload.workflow_id)
         return True
+
+    async def _is_queue(self, name: str) -> bool:
+        """Whether there is an admission queue of that name (row L9)."""
+        found = await describe(self._place.client, names.queue_id(self._place.cluster, name))
+        return found is not None and found.status is WorkflowExecutionStatus.RUNNING
 
     async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
         """Return a resource as it is now; None if it is no longer what was judged."""

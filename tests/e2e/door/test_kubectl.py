@@ -148,5 +148,9 @@ async def test_F18_kubectl_completes_commands_and_workloads(person: Person):
 async def test_F18_all_who_log_in_read_that_one_config_map_and_no_other(person: Person):
     read = await person.run("get", "configmap", names.CONNECTION, "-n", names.WORKER_NAMESPACE, "-o", "yaml")
     assert person.space.site.temporal_address in read
-    for verb, what in (("list", "configmaps"), ("get", "configmap/holdfast"), ("update", f"configmap/{names.CONNECTION}")):
+    for verb, what in (
+        ("list", "configmaps"),
+        ("get", "configmap/holdfast"),
+        ("update", f"configmap/{names.CONNECTION}"),
+    ):
         assert "no" in (await person.run("auth", "can-i", verb, what, "-n", names.WORKER_NAMESPACE, code=1)).split()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import names
 from holdfast.local import StackError
+from holdfast.model import Phase
 from tests.e2e.door.front_door import applied, conditions, job
 from tests.e2e.door.test_front_door_askers import ALICE, create, permitted
 from tests.e2e.ground.site import Site, until
@@ -161,11 +162,18 @@ async def test_F17_a_deleted_workload_goes_last(door: Space, propagation: str):
     await door.delete(*KIND, "train", propagation=propagation)
     await gone(door)
     assert not await door.pods("train")
-    assert (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING
-    refused = workload(door, name="kept")
-    await applied(door, refused)
-    said = await kubectl(door, "delete", f"{RESOURCE}/kept", "--cascade=orphan")
+    status = await door.ended(handle)
+    assert status.phase is Phase.CANCELLED
+
+
+@ROW("F17", level="e2e")
+@ROW("F3", level="e2e")
+async def test_F17_one_that_is_deleted_leaves_nothing_behind(door: Space):
+    await applied(door, workload(door))
+    await ready(door)
+    said = await kubectl(door, "delete", f"{RESOURCE}/train", "--cascade=orphan")
     assert "expected Background or Foreground, since what it owns is removed with it" in said
+    assert (await shows(door, in_phase("Running"), "it still runs"))["metadata"].get("deletionTimestamp") is None
 
 
 @ROW("F17", level="e2e")
@@ -211,9 +219,7 @@ async def test_F17_who_may_create_it_may_create_what_it_is_made_of_and_is_named(
     assert f"{ALICE} may not create pods in namespace {door.namespace}" in said, said
     said = await create(door, ALICE, workload(door, runAs="builder"))
     assert f"spec.runAs: {ALICE} may not use serviceaccounts builder" in said, said
-    handle: Handle = door.site.client.get_workflow_handle(
-        names.workflow_id(door.site.cluster, door.namespace, "train")
-    )
+    handle: Handle = door.site.client.get_workflow_handle(names.workflow_id(door.site.cluster, door.namespace, "train"))
     door.handles.append(handle)
     assert "created" in await create(door, ALICE, workload(door))
     await ready(door)
@@ -235,3 +241,28 @@ async def test_F17_a_name_that_another_workload_has_is_blocked_and_says_by_whom(
     assert (await door.site.status(other)).uid in found["status"]["message"]
     await other.signal(names.SIGNAL_CANCEL, "over")
     await ready(door)
+
+
+@ROW("F17", level="e2e")
+@ROW("E10", level="e2e")
+async def test_E10_one_that_waits_in_a_queue_is_seen_and_says_why(door: Space, tmp_path: Path):
+    queue = f"q-{door.namespace[-6:]}"
+    file = tmp_path / "queue.yaml"
+    file.write_text(
+        f"apiVersion: holdfast.dev/v1\nkind: Queue\nmetadata: {{name: {queue}}}\nspec: {{quota: {{pods: 1}}}}\n"
+    )
+    await command(door.site, "queue", "apply", str(file))
+    try:
+        first = await applied(door, workload(door, job("first"), name="first", queue=queue))
+        await door.site.reach(first, "Running")
+        await applied(door, workload(door, queue=queue))
+        found = await shows(door, in_phase("Pending"), "it waits")
+        assert found["status"]["reason"] == "Queued"
+        assert conditions(found)["Reconciling"] == "True"
+        assert "Queued" in await kubectl(door, "get", "hfw", "train")
+        await first.signal(names.SIGNAL_CANCEL, "over")
+        await ready(door)
+    finally:
+        for name in ("first", "train"):
+            await command(door.site, "cancel", f"{door.namespace}/{name}", "--wait")
+        await command(door.site, "queue", "delete", queue)
