@@ -127,7 +127,7 @@ def _plain(text: str) -> str:
 
 _CONDITIONS: Final[Schema] = {
     "type": "array",
-    "description": "Ready, Reconciling and Stalled, as kstatus reads them; Holdfast's own; and the report that is shown.",
+    "description": "Ready, Reconciling and Stalled, as kstatus reads them; Holdfast's own; the report that is shown.",
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["type"],
     "items": {
@@ -211,8 +211,8 @@ def definition() -> Schema:
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "description": "One unit of work whose life is one durable workflow: its objects are created, "
-                            "watched, restarted by its policy, and removed until that is proven.",
+                            "description": "One unit of work whose life is one durable workflow: its objects are "
+                            "created, watched, restarted by its policy, and removed until that is proven.",
                             "required": ["spec"],
                             "x-kubernetes-validations": [
                                 {
@@ -268,8 +268,8 @@ def policies_text() -> str:
             rule.update(_RULES)
         made.append(policy)
     about = (
-        "# Whoever creates a Workload has Holdfast create its components: so they must have the right to create each kind\n"
-        "# of them, or to use the account that it names: as for AppWrappers (`../appwrapper/policies.yaml`).\n"
+        "# Whoever creates a Workload has Holdfast create its components: so they must have the right to create each\n"
+        "# kind of them, or to use the account that it names: as for AppWrappers (`../appwrapper/policies.yaml`).\n"
     )
     return WRITTEN + about + yaml.safe_dump_all(made, sort_keys=False, width=120)
 

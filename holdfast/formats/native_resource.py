@@ -1,4 +1,4 @@
-"""`kind: Workload` as a custom resource: what it asks for, and its status as kubectl, Argo CD and Flux read it (F17)."""
+"""`kind: Workload` as a custom resource: what it asks for, and its status as kubectl and kstatus read it (row F17)."""
 
 from __future__ import annotations
 

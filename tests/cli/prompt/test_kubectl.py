@@ -32,7 +32,12 @@ KUBECONFIG = {
         {"name": "two", "context": {"cluster": "d"}},
     ],
 }
-JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train}\nspec: {template: {spec: {containers: [{name: m, image: i}]}}}\n"
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec: {template: {spec: {containers: [{name: m, image: i}]}}}
+"""
 
 
 @pytest.fixture(autouse=True)
