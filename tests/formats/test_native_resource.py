@@ -48,7 +48,7 @@ def report(phase: Phase = Phase.RUNNING, reason: Reason = Reason.SUFFICIENT_PODS
 
 
 def ready(status: bool = True) -> Condition:
-    return Condition(type=ConditionType.PODS_READY, status=status, reason=Reason.SUFFICIENT_PODS_READY, since=NOON)
+    return Condition(type=ConditionType.PODS_READY, status=status, reason=Reason.SUFFICIENT_PODS_READY)
 
 
 def told(status: dict[str, Any]) -> dict[str, str]:

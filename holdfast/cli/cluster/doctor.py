@@ -36,7 +36,7 @@ def doctor(
 ) -> None:
     """Check connections, versions, rights, types, search attributes, workers and trust; say what to do about each."""
     from holdfast.cli.cluster import checks, trust
-    from holdfast.cli.common.about import versions
+    from holdfast.cli.cluster.about import versions
 
     kubectl.connect(place.cluster, place.address)
     named = place.cluster or os.environ.get("HOLDFAST_CLUSTER") or None
