@@ -18,7 +18,7 @@ from tests.e2e.door.front_door import applied, conditions, job
 from tests.e2e.door.test_front_door_askers import ALICE, create, permitted
 from tests.e2e.ground.site import Site, until
 from tests.e2e.ground.space import Handle, Space, open_space
-from tests.e2e.ground.terminal import command
+from tests.e2e.ground.terminal import command, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
@@ -258,6 +258,5 @@ async def test_E10_one_that_waits_in_a_queue_is_seen_and_says_why(door: Space, t
         await first.signal(names.SIGNAL_CANCEL, "over")
         await ready(door)
     finally:
-        for name in ("first", "train"):
-            await command(door.site, "cancel", f"{door.namespace}/{name}", "--wait")
+        await run(door.site, "cancel", "--all", "--yes", "--wait", "-n", door.namespace)  # Also where the test failed.
         await command(door.site, "queue", "delete", queue)
