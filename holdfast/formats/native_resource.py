@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from holdfast import names
-from holdfast.formats.condition import condition, timed
-from holdfast.formats.registry import Resource
+from holdfast.formats.condition import condition, is_deployed, timed
+from holdfast.formats.registry import Resource, is_suspended, managed_by
 from holdfast.formats.text import Json
 from holdfast.model import ConditionType, Phase, PodSet, Reason, Report
 
@@ -23,29 +23,12 @@ _SETTLED: Final = frozenset({Phase.FINISHING, Phase.SUSPENDED, Phase.SUCCEEDED})
 _GIVEN_UP: Final = frozenset({Phase.FAILED, Phase.CANCELLED})
 
 
-def managed_by(document: Json) -> str | None:
-    """Return the controller that a document names; the API server fills in the default."""
-    spec: Json = document.get("spec") or {}
-    return spec.get("managedBy")
-
-
-def _is_suspended(document: Json) -> bool:
-    spec: Json = document.get("spec") or {}
-    return spec.get("suspend") is True
-
-
 def _bare(document: Json) -> Json:
     return document
 
 
 def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
     return {}
-
-
-def _is_deployed(status: Mapping[str, Any]) -> bool:
-    deployed = ConditionType.RESOURCES_DEPLOYED
-    given = cast("list[Json]", status.get("conditions") or [])
-    return any((one.get("type"), one.get("status")) == (deployed, "True") for one in given)
 
 
 def _status_suffices(status: Mapping[str, Any]) -> bool:
@@ -105,11 +88,11 @@ RESOURCE: Final = Resource(
     names.API_VERSION,
     KIND,
     managed_by=managed_by,
-    is_suspended=_is_suspended,
+    is_suspended=is_suspended,
     bare=_bare,
     pod_sets=_pod_sets,
     status=reported,
-    is_deployed=_is_deployed,
+    is_deployed=is_deployed,
     status_suffices=_status_suffices,
     folder="workload",
     own_queue=True,

@@ -33,6 +33,18 @@ class Context:
         return self.namespace or (None if own else self.default_namespace)
 
 
+def managed_by(document: Json) -> str | None:
+    """Return the controller that `spec.managedBy` names."""
+    spec: Json = document.get("spec") or {}
+    return spec.get("managedBy")
+
+
+def is_suspended(document: Json) -> bool:
+    """Whether `spec.suspend` is set."""
+    spec: Json = document.get("spec") or {}
+    return spec.get("suspend") is True
+
+
 class Resource(NamedTuple):
     """How documents of a format request workloads as custom resources in the cluster (rows F1 to F4)."""
 

@@ -122,17 +122,24 @@ class Kubectl:
 
 
 def _wanted(published: Mapping[str, str], address: str | None) -> dict[str, str]:
-    """Return which of the published facts this process uses."""
+    """Return which of the published facts this process uses.
+
+    Headers for Temporal count as a key: what authorizes people may stand in any of them.
+    """
     from temporalio.envconfig import ClientConfigProfile
 
     from holdfast.client.connection import ENV_ADDRESS, credentials_of
 
-    profile = ClientConfigProfile.load()
+    try:
+        profile = ClientConfigProfile.load()
+        key = credentials_of(profile).api_key is not None or bool(profile.grpc_meta)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise HoldfastError(f"Temporal's client configuration cannot be read: {error}") from error
     taken = (_CLUSTER,) if profile.namespace else (_CLUSTER, _NAMESPACE)
     wanted = {name: published[name] for name in taken if published.get(name)}
     if address or os.environ.get(ENV_ADDRESS) or profile.address or not published.get(_ADDRESS):
         return wanted
-    if credentials_of(profile).api_key is not None:
+    if key:
         raise HoldfastError(
             f"a key for Temporal is set, and no address: it is not sent to {published[_ADDRESS]}, which only the "
             f"cluster names ({_CONFIG_MAP}). Set {_ADDRESS}, or give --address"

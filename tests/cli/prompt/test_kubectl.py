@@ -182,7 +182,7 @@ def test_F18_an_address_of_ones_own_keeps_its_own_tls(
     assert "TEMPORAL_TLS" not in os.environ
 
 
-@pytest.mark.parametrize("how", ["key", "file", "profile"])
+@pytest.mark.parametrize("how", ["key", "file", "profile", "header"])
 def test_F18_a_key_is_not_sent_where_only_the_cluster_points(
     cluster: Path, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +190,8 @@ def test_F18_a_key_is_not_sent_where_only_the_cluster_points(
     file = tmp_path / "file"
     if how == "key":
         monkeypatch.setenv("TEMPORAL_API_KEY", "secret")
+    elif how == "header":
+        monkeypatch.setenv("TEMPORAL_GRPC_META_X_TOKEN", "secret")
     elif how == "file":
         file.write_text("secret")
         monkeypatch.setenv("HOLDFAST_TEMPORAL_API_KEY_FILE", str(file))
@@ -200,6 +202,18 @@ def test_F18_a_key_is_not_sent_where_only_the_cluster_points(
     assert done.exit_code == 2
     assert f"a key for Temporal is set, and no address: it is not sent to {NOWHERE}" in done.output
     assert "TEMPORAL_ADDRESS" not in os.environ
+
+
+def test_F18_a_profile_that_cannot_be_read_is_named(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, **CONNECTION)
+    file = tmp_path / "temporal.toml"
+    file.write_text("[profile")
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    done = run("list")
+    assert done.exit_code == 2
+    assert "Temporal's client configuration cannot be read" in done.output
 
 
 def test_F18_a_cluster_that_says_nothing_is_named(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
