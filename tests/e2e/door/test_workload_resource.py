@@ -20,7 +20,7 @@ from tests.e2e.ground.site import Site, until
 from tests.e2e.ground.space import Handle, Space, open_space
 from tests.e2e.ground.terminal import command, run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 KIND = (names.API_VERSION, "Workload")
 RESOURCE = "workloads.holdfast.dev"
@@ -63,7 +63,7 @@ async def shows(space: Space, what: Callable[[dict[str, Any]], object], why: str
         return found is not None and bool(what(found))
 
     try:
-        await until(so, 60, why)
+        await until(so, 120, why)
     except AssertionError:
         raise AssertionError(f"{why}: {found and found.get('status')}") from None
     assert found is not None
@@ -76,7 +76,7 @@ def in_phase(phase: str) -> Callable[[dict[str, Any]], bool]:
 
 async def ready(space: Space) -> None:
     """Wait as Flux and scripts do, by the conditions alone."""
-    waited = await kubectl(space, "wait", "--for=condition=Ready", "--timeout=60s", f"{RESOURCE}/train")
+    waited = await kubectl(space, "wait", "--for=condition=Ready", "--timeout=100s", f"{RESOURCE}/train")
     assert "condition met" in waited, waited
 
 
@@ -84,7 +84,7 @@ async def gone(space: Space) -> None:
     async def is_gone() -> bool:
         return await space.site.kube.find(*KIND, "train", space.namespace) is None
 
-    await until(is_gone, 60, "the Workload is gone")
+    await until(is_gone, 120, "the Workload is gone")
 
 
 @ROW("F17", level="e2e")
