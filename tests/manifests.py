@@ -248,6 +248,8 @@ _SAID: Final = (
     ("appwrapper-", "workload-"),
 )
 """What policies of AppWrappers say, and what those of Workloads say in its place."""
+_CLAIMS: Final = '(object.spec.?volumeClaims.orValue([]).size() == 0 ? [] : ["/persistentvolumeclaims"])'
+"""Holdfast creates its claims, too."""
 _RULES: Final = {"apiGroups": [names.GROUP], "apiVersions": [names.VERSION], "resources": ["workloads"]}
 
 
@@ -266,6 +268,9 @@ def policies_text() -> str:
         policy = yaml.safe_load(text)
         for rule in policy["spec"].get("matchConstraints", {}).get("resourceRules", ()):
             rule.update(_RULES)
+        for variable in policy["spec"].get("variables", ()):
+            if variable["name"] == "rest0":
+                variable["expression"] = f"({variable['expression']}) + {_CLAIMS}"
         made.append(policy)
     about = (
         "# Whoever creates a Workload has Holdfast create its components: so they must have the right to create each\n"

@@ -212,6 +212,9 @@ async def test_F17_who_may_create_it_may_create_what_it_is_made_of_and_is_named(
     pod = {"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}}
     said = await create(door, ALICE, workload(door, pod))
     assert f"{ALICE} may not create pods in namespace {door.namespace}" in said, said
+    claim = {"name": "data", "spec": {"accessModes": ["ReadWriteOnce"]}}
+    said = await create(door, ALICE, workload(door, volumeClaims=[claim]))
+    assert f"{ALICE} may not create persistentvolumeclaims in namespace {door.namespace}" in said, said
     said = await create(door, ALICE, workload(door, runAs="builder"))
     assert f"spec.runAs: {ALICE} may not use serviceaccounts builder" in said, said
     handle: Handle = door.site.client.get_workflow_handle(names.workflow_id(door.site.cluster, door.namespace, "train"))
