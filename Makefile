@@ -152,7 +152,8 @@ test-torch: setup $(or $(TORCH_PYTHON),$(TORCHES)) ## torchrun's backend in PyTo
 		echo "==> $$python"; \
 		HOLDFAST_TORCH_PYTHON=$$python $(BIN)/pytest -m torch --timeout 900 tests/torchrun $(ARGS) || exit 1; done
 
-manifests: setup ## deploy/workers/workers.yaml, as the chart renders it (helm is built once, 1 minute)
+manifests: setup ## what of deploy/ is made: workers.yaml as the chart renders it (helm is built once, 1 minute), the kind Workload
+	@$(BIN)/python -m tests.manifests
 	@$(BIN)/python -m tests.e2e.door.chart
 
 replay: setup ## replay the recorded histories

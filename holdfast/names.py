@@ -93,6 +93,8 @@ RUN_AS_DEFAULT: Final = "holdfast-runner"
 RUN_AS_ALLOWED: Final = "allowed"
 WORKER_SERVICE_ACCOUNT: Final = "holdfast-worker"
 WORKER_NAMESPACE: Final = "holdfast-system"
+CONNECTION: Final = "holdfast-connection"
+"""The ConfigMap there that tells whoever has only a kubeconfig how to reach Temporal (row F18)."""
 
 # Environment that a workload's containers receive.
 ENV_CODEC_KEYS: Final = "HOLDFAST_CODEC_KEYS"

@@ -13,7 +13,7 @@ from holdfast.local.extras import ha as ha_servers
 from holdfast.local.node.sweep import remove_tree
 from holdfast.local.programs.resolve import Progress, resolve
 from holdfast.local.programs.tools import SNAPSHOT_TOOLS
-from holdfast.local.system.cluster import Kubectl
+from holdfast.local.system.cluster import Kubectl, publish
 from holdfast.local.system.errors import NotRunningError, StackError
 from holdfast.local.system.lock import file_lock
 from holdfast.local.system.parts import Layout, Part
@@ -108,6 +108,8 @@ class Stack:
                 state.given_temporal = temporal_address
             stack = cls(directory, state)
             bring_up(stack.runner, apply, progress)
+            if not state.given_kubeconfig and apply is not False:
+                publish(stack.kubectl, stack.connection)
             return stack
 
     @classmethod
@@ -179,6 +181,15 @@ class Stack:
             "TEMPORAL_NAMESPACE": NAMESPACE,
             "HOLDFAST_CLUSTER": self.name,
             **(codec.environment(self.layout, self.state.ports) if self.encrypts else {}),
+        }
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """What its cluster publishes to whoever has only the kubeconfig."""
+        return {
+            "HOLDFAST_CLUSTER": self.name,
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_NAMESPACE": NAMESPACE,
         }
 
     @property

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from holdfast import __version__
-from holdfast.cli.cluster import codec, doctor, namespace, sweep, uninstall, worker
-from holdfast.cli.common import about, init
+from holdfast.cli.cluster import about, codec, doctor, namespace, sweep, uninstall, worker
+from holdfast.cli.common import init
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.page import report, ui

@@ -50,6 +50,7 @@ def read(
     *,
     cluster: str,
     namespace: str | None = None,
+    default_namespace: str = "default",
     name: str | None = None,
     defaults: Mapping[str, Policy] | None = None,
     overrides: Mapping[str, str] | None = None,
@@ -63,6 +64,7 @@ def read(
         text_or_documents: One or several documents, as text or as values.
         cluster: The cluster to run them on.
         namespace: The namespace for documents that name none; a named one must be the same.
+        default_namespace: The namespace for documents that name none, if `namespace` is not given.
         name: The name of the workload, if there is only one.
         defaults: The operator's policies that replace the published ones, by profile.
         overrides: Settings that override all others, by the names in `NAMES`: `{"failureGracePeriod": "30s"}`.
@@ -76,7 +78,7 @@ def read(
         >>> read(open("job.yaml").read(), cluster="dev")[0].name
         'train'
     """
-    context = Context(cluster=cluster, namespace=namespace, name=name, profiles={**PROFILES, **(defaults or {})})
+    context = Context(cluster, namespace, default_namespace, name, profiles={**PROFILES, **(defaults or {})})
     settings, problems = read_settings(
         Given(f"overrides.{key}", key, value) for key, value in (overrides or {}).items()
     )

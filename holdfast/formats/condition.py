@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from holdfast import names
 from holdfast.formats.text import Json
-from holdfast.model import Phase, Report
+from holdfast.model import ConditionType, Phase, Report
 
 CONDITION: Final = f"{names.GROUP}/Life"
 """A condition of every custom resource that represents a workload. False once the workload's life has ended."""
@@ -40,6 +40,12 @@ def life_in(status: Mapping[str, Any]) -> Life | None:
         if found is not None and found[3] in _PHASES:
             return Life(int(found[1]), int(found[2]), Phase(found[3]), str(condition.get("reason", "")))
     return None
+
+
+def is_deployed(status: Mapping[str, Any]) -> bool:
+    """Whether a status says, by Holdfast's own condition, that objects of the workload are there."""
+    given = cast("list[Json]", status.get("conditions") or [])
+    return any((one.get("type"), one.get("status")) == (ConditionType.RESOURCES_DEPLOYED, "True") for one in given)
 
 
 def condition(report: Report) -> Json:

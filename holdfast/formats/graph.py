@@ -39,6 +39,7 @@ def read_graph(
     *,
     cluster: str,
     namespace: str | None = None,
+    default_namespace: str = "default",
     name: str | None = None,
     overrides: Mapping[str, str] | None = None,
     payloads_encrypted: bool = False,
@@ -52,6 +53,7 @@ def read_graph(
         text: One document, YAML or JSON.
         cluster: The cluster to run it on.
         namespace: The namespace, if the document names none; a named one must be the same.
+        default_namespace: The namespace if neither names one.
         name: The name of the graph, which replaces the document's.
         overrides: Settings for all workloads that override their own (`holdfast.formats.NAMES`).
         payloads_encrypted: Whether payloads are encrypted in transit; a Secret is accepted only then.
@@ -76,7 +78,9 @@ def read_graph(
         problems.append(Problem("spec.nodes", "expected a list of at least one node", given))
     if problems:
         raise InvalidWorkload(problems, str(document))
-    graph, templates = _graph(document, cast("list[Any]", given), cluster, namespace or own_namespace, name)
+    graph, templates = _graph(
+        document, cast("list[Any]", given), cluster, namespace or own_namespace or default_namespace, name
+    )
     workloads = _workloads(document, graph, templates, overrides, payloads_encrypted)
     return GraphDocument(graph, workloads)
 

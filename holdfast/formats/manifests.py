@@ -102,7 +102,7 @@ def _workload(
     kinds = {group_kind(component.template) for component in components if component.expected_pods}
     values: dict[str, Any] = {
         "name": context.name or first.get("name") or str(first["generateName"]).rstrip("-."),
-        "namespace": context.namespace or (namespaces[0] if namespaces else "default"),
+        "namespace": context.namespace_beside(namespaces) or namespaces[0],
         "cluster": context.cluster,
         "kind": Kind.SERVICE if kinds <= _SERVICES else Kind.BATCH,
         "components": with_config(components),

@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from holdfast import names
-from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
+from holdfast.formats.native_resource import KIND, RESOURCE
 from holdfast.formats.pods import infer, status_problems, status_rule
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.text import Document, Json, inside
@@ -16,8 +17,14 @@ from holdfast.model import Source, Status, Workload
 from holdfast.profiles.manifests import POLICY
 from holdfast.profiles.torchelastic import POLICY as GANG_POLICY
 
-KIND: Final = "Workload"
 SCHEMA_VERSION: Final = "schemaVersion"
+REQUESTED: Final = (
+    *("kind", "queue", "priority", "components", "suspend", "runAs", "allowMissingKinds", "lifecycle", "probe"),
+    *("sensitive", "policy", "checkpoint", "mounts", "volumeClaims", "gang"),
+)
+"""The fields of the model that `spec` of a custom resource may set; others are Holdfast's, or stand in `metadata`."""
+MANAGED_BY: Final = "managedBy"
+"""The field of `spec` that is the custom resource's alone."""
 SOURCE: Final = Source(api_version=names.API_VERSION, kind=KIND)
 
 
@@ -37,7 +44,8 @@ def _read_one(document: Document, context: Context) -> Workload:
     prefix = ""
     if wrapped:
         content, prefix = _unwrapped(content, problems), "spec"
-    for key, asked in (("cluster", context.cluster), ("namespace", context.namespace), ("name", context.name)):
+    namespace = context.namespace_beside(content.get("namespace"))
+    for key, asked in (("cluster", context.cluster), ("namespace", namespace), ("name", context.name)):
         found = content.get(key)
         if asked is not None and found not in {None, asked}:
             where = f"metadata.{key}" if wrapped and key != "cluster" else f"{prefix}.{key}".lstrip(".")
@@ -132,8 +140,16 @@ def _unwrapped(content: Json, problems: list[Problem]) -> Json:
     for key in ("name", "namespace", "labels"):
         if key in spec:
             problems.append(Problem(f"spec.{key}", f"belongs to metadata.{key}"))
+    manager: Any = spec.get(MANAGED_BY, names.MANAGED_BY)
+    if not isinstance(manager, str) or not names.is_own_manager(manager):
+        raise ManagedElsewhere(f"{KIND} {metadata.get('name')}", str(manager))
     taken = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key) is not None}
-    return {**spec, **taken}
+    if "uid" in metadata and isinstance(taken.get("labels"), dict):
+        # In a cluster it has our marks, too, which are no labels of its pods.
+        taken["labels"] = {
+            key: taken["labels"][key] for key in taken["labels"] if not key.startswith(f"{names.GROUP}/")
+        }
+    return {**{key: spec[key] for key in spec if key != MANAGED_BY}, **taken}
 
 
 def status(workload: Workload, status: Status) -> Json:
@@ -141,5 +157,5 @@ def status(workload: Workload, status: Status) -> Json:
     return status.model_dump(mode="json")
 
 
-FORMAT = Format("Holdfast", _knows, _read, status, frozenset({(SOURCE.api_version, SOURCE.kind)}))
+FORMAT = Format("Holdfast", _knows, _read, status, frozenset({(SOURCE.api_version, SOURCE.kind)}), resource=RESOURCE)
 """This format's entry."""

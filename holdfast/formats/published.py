@@ -12,7 +12,7 @@ from holdfast import names
 from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
 from holdfast.formats.registry import Context
 from holdfast.formats.settings import relocated
-from holdfast.formats.text import Document, Json
+from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Policy, Workload
 
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -136,7 +136,7 @@ def each_by(read: Reader, api_version: str, profile: str) -> Callable[[Sequence[
                 read(
                     document.content,
                     cluster=context.cluster,
-                    namespace=context.namespace,
+                    namespace=context.namespace_beside(inside(document.content, "metadata", "namespace")),
                     name=context.name,
                     defaults=context.profiles[profile],
                     source=str(document),

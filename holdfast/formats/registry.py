@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from holdfast.formats.condition import noted
 from holdfast.formats.text import Document, Json
 from holdfast.model import PodSet, Policy, Report, Status, Workload
 from holdfast.profiles import PROFILES
@@ -23,8 +24,25 @@ class Context:
 
     cluster: str
     namespace: str | None = None
+    default_namespace: str = "default"
     name: str | None = None
     profiles: Mapping[str, Policy] = field(default_factory=lambda: PROFILES)
+
+    def namespace_beside(self, own: object) -> str | None:
+        """Return the namespace to read a document with that names `own`; None if its own is the one."""
+        return self.namespace or (None if own else self.default_namespace)
+
+
+def managed_by(document: Json) -> str | None:
+    """Return the controller that `spec.managedBy` names."""
+    spec: Json = document.get("spec") or {}
+    return spec.get("managedBy")
+
+
+def is_suspended(document: Json) -> bool:
+    """Whether `spec.suspend` is set."""
+    spec: Json = document.get("spec") or {}
+    return spec.get("suspend") is True
 
 
 class Resource(NamedTuple):
@@ -49,6 +67,10 @@ class Resource(NamedTuple):
     """Its folder in `deploy/`: its policies, and the worker's rights."""
     framework: str = ""
     """The name under which Kueue's configuration lists its kind; empty: Kueue does not know it."""
+    own_queue: bool = False
+    """Whether a queue that it names is one of Holdfast's (row L9), and not of Kueue's."""
+    note: Callable[[Json, Report, datetime], Json] = noted
+    """Return the status of a document for which no workflow decides: what its workflow said last stays."""
 
 
 class Format(NamedTuple):

@@ -3,11 +3,12 @@
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
+from holdfast import names
 from holdfast.deploy import FOLDER
 from holdfast.local.system.errors import StackError
 from holdfast.local.system.paths import PACKAGE
@@ -116,6 +117,16 @@ def apply_deploy(kubectl: Kubectl) -> None:
         _await_storage(kubectl, _JOBSET_DEFINITION)
     _apply(kubectl, ["-k", str(FOLDER / "jobset")])
     _await_created(kubectl, _JOBSET_PROBE)
+    _apply(kubectl, ["-k", str(FOLDER / "workload")])
+    _await_storage(kubectl, FOLDER / "workload" / "crd.yaml")
+    _await_created(kubectl, _WORKLOAD_PROBE)
+
+
+def publish(kubectl: Kubectl, connection: Mapping[str, str]) -> None:
+    """Tell in the cluster how to reach Temporal, so that `kubectl holdfast` needs only the kubeconfig (row F18)."""
+    metadata = {"name": names.CONNECTION, "namespace": names.WORKER_NAMESPACE}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(connection)}
+    _apply(kubectl, ["-f", "-"], stdin=json.dumps(document))
 
 
 def _await_storage(kubectl: Kubectl, definition: Path) -> None:
@@ -162,6 +173,16 @@ spec:
   - name: probe
     template: {spec: {template: {spec: {containers: [{name: main, image: none}]}}}}
 """
+_WORKLOAD_PROBE = """
+apiVersion: holdfast.dev/v1
+kind: Workload
+metadata: {generateName: probe-, namespace: default}
+spec:
+  managedBy: holdfast.dev/probe
+  components:
+  - name: probe
+    template: {apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: main, image: none}]}}
+"""
 
 
 def _await_created(kubectl: Kubectl, probe: str) -> None:
@@ -180,5 +201,5 @@ def _await_created(kubectl: Kubectl, probe: str) -> None:
         time.sleep(0.2)
 
 
-def _apply(kubectl: Kubectl, sources: Sequence[str]) -> None:
-    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", *sources)
+def _apply(kubectl: Kubectl, sources: Sequence[str], stdin: str | None = None) -> None:
+    kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-dev", *sources, stdin=stdin)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from holdfast import names
+
 Document = dict[str, Any]
 
 POD_MUST = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -51,7 +53,10 @@ def problems(documents: Iterable[Document]) -> list[str]:
         elif one["kind"] in {"RoleBinding", "ClusterRoleBinding"}:
             if one["roleRef"]["name"] in {"cluster-admin", "admin", "edit"}:
                 found.append(f"{where}: roleRef: {one['roleRef']['name']}")
-            found += (f"{where}: subjects: {one['name']}" for one in one["subjects"] if one["name"] in EVERYBODY)
+            if (
+                one["roleRef"]["name"] != names.CONNECTION
+            ):  # It is for all who log in, and one ConfigMap is all it grants.
+                found += (f"{where}: subjects: {one['name']}" for one in one["subjects"] if one["name"] in EVERYBODY)
     return found
 
 

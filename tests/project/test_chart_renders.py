@@ -118,3 +118,26 @@ def test_a_wrong_value_is_refused_by_its_path(value: str):
     done = helm("--set", value)
     assert done.returncode != 0
     assert value.partition(".")[0] in done.stderr
+
+
+@pytest.mark.row("F18", level="pure")
+def test_F18_people_are_told_how_to_reach_temporal_and_no_secret():
+    made = rendered("--set", f"clients.address=temporal.example.com:443,clients.ca=PEM,{SECRETS}")
+    assert made["ConfigMap", "holdfast-connection"]["data"] == {
+        "HOLDFAST_CLUSTER": "prod",
+        "TEMPORAL_ADDRESS": "temporal.example.com:443",
+        "TEMPORAL_NAMESPACE": "default",
+        "TEMPORAL_TLS": "true",
+        "TEMPORAL_TLS_SERVER_CA_CERT_DATA": "PEM",
+    }
+    assert made["RoleBinding", "holdfast-connection"]["subjects"][0]["name"] == "system:authenticated"
+    plain = rendered()["ConfigMap", "holdfast-connection"]["data"]
+    assert plain == {"HOLDFAST_CLUSTER": "prod", "TEMPORAL_ADDRESS": "temporal:7233", "TEMPORAL_NAMESPACE": "default"}
+
+
+@pytest.mark.row("F17", level="pure")
+def test_F17_the_kind_workload_can_be_left_out():
+    definition = ("CustomResourceDefinition", "workloads.holdfast.dev")
+    policy = ("ValidatingAdmissionPolicy", "workload-components.holdfast.dev")
+    assert {definition, policy} <= set(rendered())
+    assert not {definition, policy} & set(rendered("--set", "workloads.enabled=false"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from holdfast import names
 from holdfast.worker.cleanup.namespace import manifests
 from tests.project.manifests import Document, problems
 
@@ -37,6 +38,12 @@ def test_an_enabled_namespace_grants_the_worker_one_account_and_the_account_no_w
     assert [rule["resourceNames"] for one in worker for rule in one["rules"]] == [["holdfast-runner"]]
     # The account makes the components: these are what it is for.
     assert [one for one in problems(runner) if "touches workloads" not in one] == []
+
+
+def test_F18_all_who_log_in_may_read_how_to_reach_temporal_and_nothing_else() -> None:
+    (role,) = (one for one in APPLIED if one["kind"] == "Role" and one["metadata"]["name"] == names.CONNECTION)
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [names.CONNECTION], "verbs": ["get"]}
+    assert role["rules"] == [rule]
 
 
 CHANGES: list[tuple[str, str, Any, str]] = [

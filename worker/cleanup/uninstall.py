@@ -168,7 +168,8 @@ async def take_off(ground: Ground, manifests: Sequence[Object], *, accounts: boo
     await revoke(kube, None, accounts=accounts, say=say)
     await close(kube, None)
     for one in kinds:
-        if one["spec"]["group"] == names.GROUP or not await _is_used(ground, one, say):
+        own = one["spec"]["names"]["kind"] in {names.ANCHOR_KIND, names.ATTEMPT_KIND}
+        if own or not await _is_used(ground, one, say):  # What a person applied stays theirs.
             await delete_own(kube, one, say)
     for one in apart:
         await delete_own(kube, one, say)

@@ -28,7 +28,7 @@ from holdfast.activities.kube.raw import mapping, mappings, time_of
 from holdfast.activities.operations.report import events_of
 from holdfast.activities.site.anchor import is_held, is_marked, marking
 from holdfast.errors import DocumentWarning, HoldfastError, Undecodable
-from holdfast.formats.condition import Life, life_in, noted
+from holdfast.formats.condition import Life, life_in
 from holdfast.model import Phase, Reason, Report
 from holdfast.model.life.report import Event
 from holdfast.policy.entities.front_door import Act, Resource, Run, Verdict, judge
@@ -333,6 +333,8 @@ class FrontDoor:
         )
         created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
+        if formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload.queue):
+            workload = workload.model_copy(update={"queued": True})
         options = start.options(workload, again=again)
         try:
             await self._place.client.start_workflow(names.WORKLOAD_WORKFLOW, **options, rpc_timeout=_DEADLINE)
@@ -341,6 +343,11 @@ class FrontDoor:
         self._begun_here.add(item.uid)
         self._log(item).info("its life has begun", workflow_id=workload.workflow_id)
         return True
+
+    async def _is_queue(self, name: str) -> bool:
+        """Whether there is an admission queue of that name (row L9)."""
+        found = await describe(self._place.client, names.queue_id(self._place.cluster, name))
+        return found is not None and found.status is WorkflowExecutionStatus.RUNNING
 
     async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
         """Return a resource as it is now; None if it is no longer what was judged."""
@@ -387,7 +394,7 @@ class FrontDoor:
                 message=verdict.why[:_MESSAGE_MAXIMUM],
             )
 
-        await self._tell(item, report, noted)
+        await self._tell(item, report, formats.RESOURCES[item.kind].note)
 
     async def _tell(
         self,

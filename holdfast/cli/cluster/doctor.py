@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import kubectl
 from holdfast.cli.common.options import (
     EXIT_REFUSED,
     EXIT_UNREACHABLE,
@@ -35,8 +36,9 @@ def doctor(
 ) -> None:
     """Check connections, versions, rights, types, search attributes, workers and trust; say what to do about each."""
     from holdfast.cli.cluster import checks, trust
-    from holdfast.cli.common.about import versions
+    from holdfast.cli.cluster.about import versions
 
+    kubectl.connect(place.cluster, place.address)
     named = place.cluster or os.environ.get("HOLDFAST_CLUSTER") or None
 
     async def go() -> list[Check]:

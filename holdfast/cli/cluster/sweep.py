@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.common import kubectl
 from holdfast.cli.common.options import (
     EXIT_FAILED,
     EXIT_REFUSED,
@@ -115,6 +116,7 @@ async def grounded(
     from holdfast.worker.cleanup.sweep_lookup import ground
     from holdfast.worker.runtime.settings import Role, load
 
+    kubectl.connect(place.cluster, place.address)
     # The same sources as for a worker: flags, environment, holdfast.toml.
     flags = {
         "cluster": place.cluster,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.worker.cleanup.sweep_lookup import Ground
 
 _KINDS: Final = ("crds/anchors.yaml", "crds/attempts.yaml")
-_FILES: Final = (*_KINDS, "namespace.yaml", "rbac.yaml", "node-policy.yaml", "flow-control.yaml")
+_FILES: Final = (*_KINDS, "namespace.yaml", "rbac.yaml", "connection.yaml", "node-policy.yaml", "flow-control.yaml")
 
 
 class Workloads(StrEnum):

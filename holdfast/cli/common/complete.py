@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
+from holdfast.cli.common import kubectl
+
 if TYPE_CHECKING:
     from holdfast.client import Holdfast
 
@@ -22,11 +24,12 @@ LOOKED_AT: Final = 500
 
 def workloads(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete NAME or NAMESPACE/NAME; outside the chosen namespace, a name comes with its namespace."""
-    here = ctx.params.get("namespace") or "default"
+    here = ctx.params.get("namespace")
 
     async def ask(holdfast: Holdfast) -> list[str]:
+        current = here or kubectl.namespace() or "default"
         found = holdfast.list(cluster=_cluster(ctx), limit=LOOKED_AT)
-        return [one.name if one.namespace == here else f"{one.namespace}/{one.name}" async for one in found]
+        return [one.name if one.namespace == current else f"{one.namespace}/{one.name}" async for one in found]
 
     return _asked(ctx, ask, incomplete)
 
@@ -79,6 +82,7 @@ def _asked(ctx: typer.Context, ask: Callable[[Holdfast], Awaitable[list[str]]], 
                 return await ask(one)
 
     try:
+        kubectl.connect(given.get("cluster"), given.get("address"), PATIENCE)
         found = asyncio.run(go())
     except Exception:
         return []

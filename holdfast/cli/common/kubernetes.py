@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.activities.kube.client import Kube
 from holdfast.activities.kube.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from holdfast.cli.common import kubectl
 from holdfast.errors import HoldfastError, NotReachable
 
 _REMEDY = (
@@ -27,6 +28,7 @@ async def reached(kubeconfig: str | None, context: str | None) -> AsyncGenerator
         HoldfastError: if it refuses a request.
     """
     chosen = kubeconfig or os.environ.get("KUBECONFIG") or None
+    context = context or kubectl.context()
     where = server_of(chosen, context)
     try:
         kube = await Kube.connect(chosen, context=context, connect_timeout=4.0, timeout=5.0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, ge
 import typer
 
 from holdfast import names
-from holdfast.cli.common import complete
+from holdfast.cli.common import complete, kubectl
 from holdfast.errors import HoldfastError, NotReachable, WorkloadFailed
 
 if TYPE_CHECKING:
@@ -64,10 +64,14 @@ Namespace = Annotated[
     typer.Option(
         "--namespace",
         "-n",
-        help="Kubernetes namespace. Default: default.",
+        help="Kubernetes namespace. Default: default; of `kubectl holdfast`: that of its context.",
         show_default=False,
         autocompletion=complete.namespaces,
     ),
+]
+AllNamespaces = Annotated[
+    bool,
+    typer.Option("--all-namespaces", "-A", help="Of all namespaces; the default, except of `kubectl holdfast`."),
 ]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="The cluster. Default: $HOLDFAST_CLUSTER.", show_default=False)
@@ -110,6 +114,7 @@ class Place:
         Raises:
             typer.BadParameter: if none is named.
         """
+        kubectl.connect(self.cluster, self.address)
         cluster = self.cluster or os.environ.get("HOLDFAST_CLUSTER")
         if not cluster:
             raise typer.BadParameter("which cluster? Set HOLDFAST_CLUSTER, or give --cluster", param_hint="--cluster")
@@ -170,7 +175,7 @@ def chosen(name: str, namespace: str | None) -> Chosen:
     if len(parts) > 3 or not all(parts) or (len(parts) == 3 and parts[1] not in kinds):
         raise typer.BadParameter(f"{name!r}: expected NAME, NAMESPACE/NAME or NAMESPACE/KIND/NAME", param_hint="NAME")
     if len(parts) == 1:
-        return Chosen(namespace or "default", name)
+        return Chosen(namespace or kubectl.namespace() or "default", name)
     if namespace not in {None, parts[0]}:
         raise typer.BadParameter(f"{name!r} is in another namespace than --namespace {namespace}", param_hint="NAME")
     return Chosen(parts[0], "/".join(parts[1:]))
@@ -180,6 +185,7 @@ def session(place: Place) -> AbstractAsyncContextManager[Holdfast]:
     """Return a context manager for a session with Temporal."""
     from holdfast.client import Holdfast
 
+    kubectl.connect(place.cluster, place.address)
     return Holdfast.connect(place.address, place.temporal_namespace, place.cluster)
 
 

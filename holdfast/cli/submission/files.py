@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from holdfast import names
-from holdfast.cli.common import complete
+from holdfast.cli.common import complete, kubectl
 from holdfast.cli.common.output import say
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload
 
@@ -109,7 +109,12 @@ def read_text(
     with _warnings_told():
         try:
             workloads = read(
-                text, cluster=cluster, namespace=namespace, overrides=settings, payloads_encrypted=_encrypted()
+                text,
+                cluster=cluster,
+                namespace=namespace,
+                default_namespace=_default_namespace(),
+                overrides=settings,
+                payloads_encrypted=_encrypted(),
             )
         except InvalidWorkload:
             if name is None:
@@ -119,6 +124,7 @@ def read_text(
                 text,
                 cluster=cluster,
                 namespace=namespace,
+                default_namespace=_default_namespace(),
                 name=name,
                 overrides=settings,
                 payloads_encrypted=_encrypted(),
@@ -126,6 +132,10 @@ def read_text(
     if name is None or len(workloads) != 1:
         return workloads
     return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+
+
+def _default_namespace() -> str:
+    return kubectl.namespace() or "default"
 
 
 def _encrypted() -> bool:
@@ -163,6 +173,7 @@ def _read(
             text,
             cluster=cluster,
             namespace=namespace,
+            default_namespace=_default_namespace(),
             name=name,
             overrides=settings,
             payloads_encrypted=_encrypted(),

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from holdfast.cli.common import kubectl
 from holdfast.cli.common.ask import Yes, confirmed, interactive
 from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import say
@@ -41,7 +42,7 @@ def cancel(
         if selection != Selection():
             raise typer.BadParameter("--selector, --phase and --queue are for --all", param_hint="NAME")
         steer("cancel", named_by(names, wish.namespace), wish, place, output)
-    elif found := _all(selection, wish.namespace or "default", place, yes=yes):
+    elif found := _all(selection, wish.namespace or kubectl.namespace() or "default", place, yes=yes):
         steer("cancel", list(found), wish, place, output, uids=found)
     else:
         emit_all((), output, str, many=True)

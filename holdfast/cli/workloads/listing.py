@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.common import complete
-from holdfast.cli.common.options import HERE, Columns, Namespace, Place, WideFormat, grouped, session
+from holdfast.cli.common import complete, kubectl
+from holdfast.cli.common.options import HERE, AllNamespaces, Columns, Namespace, Place, WideFormat, grouped, session
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.silence import READ, warn
 
@@ -103,6 +103,7 @@ class Listing:
 def list_(
     selection: Selection,
     namespace: Namespace = None,
+    everywhere: AllNamespaces = False,
     running: Annotated[
         bool | None,
         typer.Option("--running/--closed", help="Only those alive, or only those over.", show_default=False),
@@ -122,13 +123,16 @@ def list_(
     output: WideFormat = Columns.TABLE,
 ) -> None:
     """List workloads, youngest first."""
-    terms = {**selection.terms(), "namespace": namespace, "running": running, "query": query}
+    if everywhere and namespace is not None:
+        raise typer.BadParameter(f"expected no --namespace {namespace} with it", param_hint="--all-namespaces")
+    within = None if everywhere else namespace or kubectl.namespace()
+    terms = {**selection.terms(), "namespace": within, "running": running, "query": query}
 
     async def go() -> None:
         async with session(place) as holdfast:
 
             async def read() -> Listing:
-                return await select(holdfast, sort, cluster=place.cluster, **terms)
+                return await select(holdfast, sort, cluster=place.cluster or kubectl.cluster(), **terms)
 
             listing = await read()
             if any(each.execution == "Running" for each in listing.found):

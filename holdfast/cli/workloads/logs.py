@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from holdfast import names
+from holdfast.cli.common import kubectl
 from holdfast.cli.common.options import (
     EXIT_UNREACHABLE,
     HERE,
@@ -81,7 +82,7 @@ def logs(wish: Wish, place: Place = HERE, kubeconfig: Kubeconfig = None, context
     async def read(run: Run) -> bool:
         from holdfast.cli.common.kubernetes import reached, server_of
 
-        server = server_of(kubeconfig or os.environ.get("KUBECONFIG"), context)
+        server = server_of(kubeconfig or os.environ.get("KUBECONFIG"), context or kubectl.context())
         async with reached(kubeconfig, context) as kube:
             return await _Reader(run, kube, wish, server).read()
 

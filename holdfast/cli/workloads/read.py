@@ -12,6 +12,7 @@ from holdfast.cli.common import complete
 from holdfast.cli.common.options import (
     EXIT_FAILED,
     HERE,
+    AllNamespaces,
     Columns,
     Format,
     Name,
@@ -76,6 +77,7 @@ def get(
         list[str] | None, typer.Argument(metavar="[NAME...]", autocompletion=complete.workloads, show_default=False)
     ] = None,
     namespace: Namespace = None,
+    everywhere: AllNamespaces = False,
     place: Place = HERE,
     columns: WideFormat = Columns.TABLE,
 ) -> None:
@@ -83,7 +85,7 @@ def get(
     if names:
         status(names, namespace, place, columns)
     else:
-        list_(Selection(), namespace=namespace, place=place, output=columns)
+        list_(Selection(), namespace=namespace, everywhere=everywhere, place=place, output=columns)
 
 
 def explain(

@@ -11,13 +11,14 @@ import re
 import warnings
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
 from holdfast.formats.appwrapper.components import read_components
 from holdfast.formats.appwrapper.document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
 from holdfast.formats.appwrapper.status import component_status, reported, status
+from holdfast.formats.condition import is_deployed
 from holdfast.formats.mounts import read_mounts
 from holdfast.formats.pods import group_kind
 from holdfast.formats.published import (
@@ -29,10 +30,10 @@ from holdfast.formats.published import (
     shaped,
     workload_of,
 )
-from holdfast.formats.registry import Format, Resource
+from holdfast.formats.registry import Format, Resource, is_suspended, managed_by
 from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
 from holdfast.formats.text import Json
-from holdfast.model import ConditionType, PodSet, Policy, Report, Source, Workload
+from holdfast.model import PodSet, Policy, Report, Source, Workload
 from holdfast.model.spec.mount import Mount
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
@@ -188,16 +189,6 @@ def _knows(document: Json) -> bool:
     return group_kind(document) == GROUP_KIND
 
 
-def _managed_by(document: Json) -> str | None:
-    spec: Json = document.get("spec") or {}
-    return spec.get("managedBy")
-
-
-def _is_suspended(document: Json) -> bool:
-    spec: Json = document.get("spec") or {}
-    return spec.get("suspend") is True
-
-
 def _bare(document: Json) -> Json:
     spec: Json = document["spec"]
     components = [{key: one[key] for key in one if key != "podSetInfos"} for one in spec["components"]]
@@ -209,14 +200,6 @@ def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
         return {}
     workload = read({**document, "status": None}, cluster="cluster")
     return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
-
-
-def _is_deployed(status: Mapping[str, Any]) -> bool:
-    deployed = ConditionType.RESOURCES_DEPLOYED
-    return any(
-        (one.get("type"), one.get("status")) == (deployed, "True")
-        for one in cast("list[Json]", status.get("conditions") or [])
-    )
 
 
 def _status_suffices(status: Mapping[str, Any]) -> bool:
@@ -242,12 +225,12 @@ def _reported(document: Json, report: Report, now: datetime) -> Json:
 RESOURCE: Final = Resource(
     API_VERSION,
     KIND,
-    managed_by=_managed_by,
-    is_suspended=_is_suspended,
+    managed_by=managed_by,
+    is_suspended=is_suspended,
     bare=_bare,
     pod_sets=_pod_sets,
     status=_reported,
-    is_deployed=_is_deployed,
+    is_deployed=is_deployed,
     status_suffices=_status_suffices,
     folder="appwrapper",
     framework="workload.codeflare.dev/appwrapper",

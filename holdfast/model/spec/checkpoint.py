@@ -52,12 +52,14 @@ class Checkpoint(Model):
     """How a workload saves its state on request, so that its next attempt resumes from there (row L32)."""
 
     protocol: CheckpointProtocol
+    """How its pods are asked to save their state."""
     timeout: Annotated[Duration, Field(gt=timedelta(0))] = timedelta(minutes=10)
     """How long pods have, from the request on; capped by the operator's grace period maximum. Time in which the worker
     could not see the cluster does not count."""
     extension: Duration = timedelta(minutes=5)
     """How much longer pods get, once, if all that have not saved yet report that they are saving; 0s: no extension."""
     on_unresponsive: OnUnresponsive = OnUnresponsive.SUSPEND
+    """What happens if pods do not answer in time."""
     components: tuple[str, ...] = ()
     """Components whose pods are asked; empty: all components with pods."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None

@@ -38,16 +38,22 @@ class Toleration(Model):
     """A Kubernetes toleration, as `core/v1` has it."""
 
     key: Word | None = None
+    """The taint's key; none: any."""
     operator: Literal["Exists", "Equal", "Lt", "Gt"] | None = None
+    """How the value is compared."""
     value: Word | None = None
+    """The taint's value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """The taint's effect; none: any."""
     toleration_seconds: int | None = None
+    """How long the pod stays once the taint is there; none: for ever."""
 
 
 class SchedulingGate(Model):
     """A Kubernetes pod scheduling gate."""
 
     name: Word
+    """Its name."""
 
 
 class PodSet(Model):
@@ -56,11 +62,17 @@ class PodSet(Model):
     path: str
     """Path from the component, for example `template.spec.template`; `[n]` indexes a list."""
     replicas: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """How many pods it has."""
     labels: dict[Word, Word] = {}
+    """Labels added to its pods."""
     annotations: dict[str, str] = {}
+    """Annotations added to its pods."""
     node_selector: dict[Word, Word] = {}
+    """Node labels that its pods require."""
     tolerations: tuple[Toleration, ...] = ()
+    """Taints that its pods tolerate."""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    """Gates that keep its pods from being scheduled."""
 
     @field_validator("path")
     @classmethod
@@ -118,12 +130,15 @@ class StatusRule(Model):
     complete: tuple[str, ...] = ()
     """Condition types, any one of which means complete."""
     failed: tuple[str, ...] = ()
+    """Condition types, any one of which means failed."""
     ready: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """Condition types that let dependents start (row J13). If this and `ready_when` are empty, its pods decide."""
     succeeded_when: _Fields = ()
     """Fields of the status, for a kind that does not use conditions (row D15)."""
     failed_when: _Fields = ()
+    """Fields of the status that mean failed."""
     ready_when: _Fields = ()
+    """Fields of the status that let dependents start."""
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
@@ -157,7 +172,9 @@ class After(Model):
     """Another component, and the status it must have before this one is created."""
 
     component: str
+    """The component that comes first."""
     status: StartStatus
+    """What it must be: Ready or Complete."""
 
 
 class Component(Model):
@@ -173,6 +190,7 @@ class Component(Model):
     pod_sets: Annotated[tuple[PodSet, ...], Field(max_length=POD_SETS_MAXIMUM)] = ()
     """Empty for an object without pods."""
     status: StatusRule = StatusRule()
+    """How its own status says that it is ready, complete or failed."""
     config: tuple[str, ...] = ()
     """Components without pods whose content this one's pods read: when one changes, this one's pods are replaced."""
     replacement: Replacement | None = None

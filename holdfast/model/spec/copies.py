@@ -43,6 +43,7 @@ class CopyLabel(Model):
     """The value of one label and annotation, computed for each copy."""
 
     word: CopyWord
+    """Which word of the copy's name."""
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Added to the index."""
 

@@ -17,6 +17,7 @@ class Bounded(Model):
     """
 
     kind: Literal["Bounded"] = "Bounded"
+    """Ends by itself, within its walltime if it has one."""
     walltime: Duration = timedelta(0)
     """How long an attempt may run before it is ended and the workload fails; 0: as long as it takes."""
     extendable_to: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
@@ -40,6 +41,7 @@ class Unbounded(Model):
     """A workload that runs until a user ends it: a service."""
 
     kind: Literal["Unbounded"] = "Unbounded"
+    """Has no end."""
 
 
 class Reactive(Model):
@@ -50,8 +52,11 @@ class Reactive(Model):
     """
 
     kind: Literal["Reactive"] = "Reactive"
+    """Has no end, and between `min` and `max` pods."""
     min: Annotated[int, Field(ge=0, le=1_000_000)]
+    """The number of pods that its components declare."""
     max: Annotated[int, Field(ge=1, le=1_000_000)]
+    """The highest number of pods that its own autoscaler may reach."""
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:

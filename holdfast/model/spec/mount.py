@@ -31,6 +31,7 @@ class Mount(Model):
     """
 
     name: str
+    """The data set's name."""
     source: str
     """`s3://bucket/prefix`: all objects under that prefix, by their keys after it."""
     path: str

@@ -41,12 +41,19 @@ class Timings(Model):
     """
 
     admission_grace_period: Duration = timedelta(minutes=1)
+    """How long its pods may be missing or Pending without a node before that is a failure."""
     warmup_grace_period: Duration = timedelta(minutes=5)
+    """How long its pods may take until they run before that is a failure."""
     failure_grace_period: Duration = timedelta(minutes=1)
+    """How long a failure may heal by itself before the rule acts."""
     retry_pause_period: Duration = timedelta(seconds=90)
+    """The pause between the removal of one attempt and the next."""
     deletion_on_failure_grace_period: Duration | None = timedelta(0)
+    """How long the objects of a failed workload stay; none: until a user cancels it."""
     forceful_deletion_grace_period: Duration = timedelta(minutes=10)
+    """How long a deletion may take before it is forced."""
     success_ttl: Duration | None = timedelta(days=7)
+    """How long the objects of a succeeded workload stay; none: until a user cancels it."""
     launch_grace_period: Annotated[Duration | None, Field(exclude_if=lambda value: value is None)] = None
     """How long a pod is tolerated that its kubelet cannot start and retries: an image, a volume, an init container.
 
@@ -97,6 +104,7 @@ class Action(Model):
     """What to do with a failure: restart a unit and charge a budget, fail the workload, or ignore it."""
 
     kind: ActionKind = ActionKind.RESTART
+    """Restart, Fail or Ignore."""
     unit: Scope = Scope.WORKLOAD
     """What is restarted: the whole workload, or only the component that failed (row U7).
 
@@ -104,6 +112,7 @@ class Action(Model):
     that failed (row J23). A controller replaces its own pods. A failure that belongs to no single component restarts
     the workload, whatever the unit."""
     charge: str | None = "restart"
+    """The budget that each use charges; none: no budget."""
     grace: bool = True
     """Whether the failure grace period is waited out first (document: skipped where no controller would heal it)."""
     avoid: NodeAvoidance = NodeAvoidance.NEVER
@@ -148,13 +157,19 @@ class Match(Model):
     """Which failures a rule matches. An empty field matches anything."""
 
     classes: tuple[FailureClass, ...] = ()
+    """Classes of failures."""
     scopes: tuple[Scope, ...] = ()
+    """What failed: a member, a component or the workload."""
     reasons: tuple[Reason | str, ...] = ()
+    """Reasons of failures: Holdfast's own, or those of Kubernetes."""
     exit_codes: tuple[ExitCode, ...] = ()
+    """Exit codes of containers."""
     exit_codes_except: tuple[ExitCode, ...] = ()
     """Matches a failure whose exit code is none of these; a failure without an exit code does not match."""
     message_pattern: str | None = None
+    """A regular expression (RE2) found in the failure's message."""
     components: tuple[str, ...] = ()
+    """Names of components."""
 
     @model_validator(mode="after")
     def _pattern_compiles(self) -> Self:
@@ -170,8 +185,11 @@ class Rule(Model):
     """One line of a failure policy; the first rule that matches decides."""
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
+    """Its name, unique in the policy."""
     match: Match = Match()
+    """Which failures it decides."""
     action: Action = Action()
+    """What it does with them."""
 
     @model_validator(mode="after")
     def _name_is_plain(self) -> Self:
@@ -184,6 +202,7 @@ class Budget(Model):
     """How often something may happen before the workload fails."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Its name, unique in the policy."""
     limit: Annotated[int, Field(ge=0, le=1_000_000)] | None
     """None: no limit."""
     scope: Scope = Scope.WORKLOAD
@@ -220,8 +239,11 @@ class Replacement(Model):
     """
 
     failed: bool = False
+    """Whether failed pods are replaced."""
     completed: bool = False
+    """Whether completed pods are replaced."""
     deleted: bool = False
+    """Whether deleted pods are replaced."""
     charge: str | None = None
     """The member budget that each replacement charges; a changed configuration charges nothing."""
     backoff: Duration = timedelta(seconds=10)
@@ -278,17 +300,27 @@ class Policy(Model):
     """A workload's whole failure policy. Rules are tried in order; `default` ends the list."""
 
     profile: Word = "manifests"
+    """The published policy that gives the fields which are omitted here."""
     timings: Timings = Timings()
+    """Grace periods, pauses and time limits."""
     rules: Annotated[tuple[Rule, ...], Field(max_length=64)] = ()
+    """Which failures are treated how; the first rule that matches decides."""
     default: Action = Action()
+    """The action for failures that no rule matches."""
     budgets: tuple[Budget, ...] = (Budget(name="restart", limit=3),)
+    """How often rules may act before the workload fails."""
     interrupted_create: InterruptedCreate = InterruptedCreate.ADOPT
+    """What happens to objects of a creation that was interrupted."""
     refused_create: RefusedCreate = RefusedCreate.FAIL
+    """What happens if the API server refuses an object."""
     replacement: Replacement = Replacement()
     """Applies to each component without its own replacement."""
     exclusion: Exclusion = Exclusion()
+    """How many nodes it avoids after failures on them, and for how long."""
     success: Success = Field(default=Success(), exclude_if=_as_ever)
+    """Which complete components end it as Succeeded."""
     deletion: Deletion = Field(default=Deletion(), exclude_if=_as_ever)
+    """What is deleted at its end, and when it is suspended."""
     own_failure_grace: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the document itself sets the failure grace: it then ends even during a Job's own back-off (row D22)."""
 

@@ -31,7 +31,9 @@ class Probe(Model):
     """
 
     kind: ProbeKind = ProbeKind.TCP
+    """How its pods are asked."""
     port: Annotated[int, Field(ge=1, le=65535)]
+    """The port that is asked."""
     path: Annotated[str, Field(max_length=256, exclude_if=lambda value: value == "/")] = "/"
     """Path of the GET."""
     components: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()

@@ -21,7 +21,9 @@ class VolumeClaim(Model):
     name: str
     """The name of the object, unique within the workload."""
     labels: dict[str, str] = {}
+    """Labels of the claim."""
     annotations: dict[str, str] = {}
+    """Annotations of the claim."""
     spec: dict[str, Any]
     """The claim's own `spec`, which the API server validates."""
     retain: Annotated[bool, Field(exclude_if=lambda value: not value)] = False

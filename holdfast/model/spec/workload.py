@@ -64,20 +64,29 @@ class Workload(Model):
     """One unit of work whose life is one durable workflow. This is the contract: see `holdfast schema`."""
 
     schema_version: Literal[1] = 1
+    """The version of this contract."""
     name: str
+    """Its name, unique in its namespace."""
     namespace: str = "default"
+    """The namespace of all its objects."""
     cluster: str
+    """The cluster it runs on, as workers name it."""
     uid: str = ""
     """Set by the client; if empty, the workflow uses its first run's id."""
     kind: Kind = Kind.BATCH
+    """What it is: a batch workload ends by itself, a service does not, an interactive one is used by a person."""
     queue: str = "default"
+    """The admission queue it waits in, if the cluster has one of that name."""
     queued: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether its queue's workflow admits it (row L9); set at submission, if there is such a queue."""
     priority: Annotated[int, Field(ge=0, le=10)] = 0
+    """Its rank in its queue, 0 to 10; higher goes first."""
     components: Annotated[tuple[Component, ...], Field(min_length=1, max_length=COMPONENTS_MAXIMUM)]
+    """The Kubernetes objects it is made of, created in this order."""
     labels: dict[str, str] = {}
     """Added to every component and to every pod."""
     suspend: bool = False
+    """Whether it is suspended: its objects are deleted, and its quota is released."""
     run_as: str = names.RUN_AS_DEFAULT
     """The service account, in the workload's namespace, whose rights are used to create its components."""
     allow_missing_kinds: bool = False
@@ -91,6 +100,7 @@ class Workload(Model):
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is never run again without a person's approval, and each action on it is recorded first (L7, L36)."""
     policy: Policy = Policy()
+    """How long it waits for what, and what happens when it fails."""
     checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
     """How it saves its state before it is suspended or preempted; none: it does not (row L32)."""
     mounts: Annotated[tuple[Mount, ...], Field(max_length=MOUNTS_MAXIMUM, exclude_if=lambda value: not value)] = ()
@@ -104,7 +114,9 @@ class Workload(Model):
     graph: Annotated[Place | None, Field(exclude_if=lambda value: value is None)] = None
     """Its place in a graph of workloads, which decides when it starts; none: it waits for no other (row L31)."""
     source: Source = Source(api_version="v1", kind="List")
+    """The document it was submitted as."""
     submitted_at: Time | None = None
+    """When it was submitted; set at submission."""
 
     @model_validator(mode="before")
     @classmethod
