@@ -1,0 +1,164 @@
+"""From the last release to this one and back, under fifty workloads in the middle of all phases: `make test-release`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from holdfast import names
+from holdfast.local import Stack
+from holdfast.model import Status
+from tests.e2e.ground.site import Site, Worker, open_site
+from tests.e2e.ground.space import Space
+from tests.e2e.upgrade import lives
+from tests.e2e.upgrade.lives import Life, Sentinels
+from tests.e2e.upgrade.previous import ROOT, Release, install
+from tests.e2e.witness.invariants import check_nothing_twice, check_replays, ledger_of
+from tests.e2e.witness.law import judge
+from tests.e2e.witness.truth import watched
+
+pytestmark = [pytest.mark.e2e, pytest.mark.release, pytest.mark.timeout(1200)]
+UNWATCHED: float = 10.0
+"""Seconds for which a failure may go unnoticed, at most."""
+
+
+@pytest.fixture(scope="module")
+def previous() -> Release:
+    """The last release, installed."""
+    return install()
+
+
+@asynccontextmanager
+async def opened(stack: Stack, site: Site, previous: Release) -> AsyncIterator[Space]:
+    """A cluster as the last release was installed on it, with its rights, and a namespace that it enabled."""
+    await asyncio.to_thread(stack.kubectl, "apply", "--kustomize", str(previous.tree / "deploy"))
+    try:
+        namespace = f"{site.cluster}-upgrade"
+        await previous.run("namespace", "enable", namespace, env=environment(site))
+        site.namespaces.append(namespace)
+        async with watched(site, namespace) as truth:
+            space = Space(site, namespace, truth)
+            try:
+                yield space
+            finally:
+                await space.close()
+    finally:
+        await asyncio.to_thread(install_here, stack)
+
+
+def install_here(stack: Stack) -> None:
+    """Kinds first, then rights, as the page on upgrades says."""
+    stack.kubectl("apply", "--filename", str(ROOT / "deploy" / "crds"))
+    stack.kubectl("apply", "--kustomize", str(ROOT / "deploy"))
+
+
+def environment(site: Site) -> dict[str, str]:
+    """Return what a command of the last release is run with."""
+    return {name: value for name, value in site.command()[1].items() if name != "PYTHONPATH"}
+
+
+async def old_worker(site: Site, previous: Release) -> Worker:
+    worker = site.launch(program=previous.program, PYTHONPATH="")
+    await site.ready(worker)
+    return worker
+
+
+async def submitted(site: Site, space: Space, previous: Release, directory: Path) -> list[Life]:
+    """Have the last release's own command create a queue and submit all workloads."""
+    env = environment(site)
+    queue = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": {"name": lives.QUEUE}}
+    (directory / "queue.yaml").write_text(yaml.safe_dump(queue | {"spec": {"quota": {"pods": lives.ROOM}}}))
+    await previous.run("queue", "apply", str(directory / "queue.yaml"), env=env)
+    made = lives.documents()
+    everything = directory / "lives.yaml"
+    everything.write_text(yaml.safe_dump_all([one for some in made.values() for one in some]))
+    await previous.run("submit", str(everything), "--namespace", space.namespace, env=env)
+    found: list[Life] = []
+    for kind, some in made.items():
+        for one in some:
+            name = one["metadata"]["name"]
+            id_ = names.workflow_id(site.cluster, space.namespace, name)
+            found.append(Life(kind, name, site.client.get_workflow_handle(id_, result_type=Status)))
+    space.handles += [life.handle for life in found]
+    return found
+
+
+async def unmoved(space: Space, held: list[Life]) -> None:
+    """Assert that each workload is where it was held."""
+    for life in held:
+        assert await lives.where(space, life) == life.held, life.name
+
+
+async def exchange(site: Site, watched_by: Sentinels, old: Worker, new: Worker) -> None:
+    """Have one worker run beside another for some failures, then alone for some more."""
+    await watched_by.more()
+    assert await asyncio.to_thread(old.stop) == 0
+    await watched_by.more()
+
+
+@pytest.mark.row("O4", level="e2e")
+async def test_O4_upgraded_and_rolled_back_under_fifty_workloads_nothing_is_lost_reset_or_unwatched(
+    stack: Stack, tmp_path: Path, previous: Release
+):
+    async with open_site(stack, tmp_path, prefix="u") as site, opened(stack, site, previous) as space:
+        first = await old_worker(site, previous)
+        every = await submitted(site, space, previous, tmp_path)
+        turns = asyncio.Semaphore(8)
+
+        async def held_there(life: Life) -> None:
+            async with turns:
+                await lives.hold(space, life)
+
+        await asyncio.gather(*map(held_there, every))
+        held = [life for life in every if life.kind != "sentinel"]
+        sentinels = Sentinels(space, [life for life in every if life.kind == "sentinel"])
+        stages = {"0.1.0": 0}
+        await sentinels.more()
+
+        # Kinds and rights, then workers that leave no step in a history which the last release cannot replay.
+        await asyncio.to_thread(install_here, stack)
+        compatible = {"HOLDFAST_COMPATIBLE_WITH": previous.version} if not os.environ.get("BARE") else {}
+        new = await site.start_worker(**compatible)
+        await exchange(site, sentinels, first, new)
+        await unmoved(space, held)
+        stages["upgraded"] = sentinels.count
+
+        back = await old_worker(site, previous)
+        await exchange(site, sentinels, new, back)
+        await unmoved(space, held)
+        stages["rolled back"] = sentinels.count
+        ended = [life for life in held if life.kind != "queued"][::2]
+        await all_end(space, ended)
+
+        held = [life for life in held if life not in ended]
+        again = await site.start_worker(**compatible)
+        await exchange(site, sentinels, back, again)
+        await unmoved(space, held)
+        alone = await site.start_worker()
+        await exchange(site, sentinels, again, alone)
+        await unmoved(space, held)
+        await sentinels.stop()
+        delays = await sentinels.delays()
+        print(f"MEASURED {len(delays)} failures were told after {sum(delays) / len(delays):.1f} s, at most {max(delays):.1f} s")
+        await all_end(space, held)
+        for life in every:
+            if life.kind == "sentinel":
+                status = await lives.end(space, life)
+                assert status.restarts == len(sentinels.failed[life.name])
+        assert max(delays) <= UNWATCHED
+        known = ledger_of(space)
+        check_nothing_twice(known)
+        assert not judge(known).broken
+        await check_replays(site.client)
+
+
+async def all_end(space: Space, some: list[Life]) -> None:
+    """Bring each to its end, and assert that it is the planned one."""
+    for life, status in zip(some, await asyncio.gather(*(lives.end(space, life) for life in some)), strict=True):
+        assert (str(status.phase), status.restarts) == lives.ends_as(life), status.model_dump_json(indent=1)
