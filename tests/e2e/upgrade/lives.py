@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -32,6 +32,8 @@ COUNTS: Final = {
     "cancelling": 5,
     "sentinel": 3,
 }
+LATE: Final = {"late": 5}
+"""Those that the new release's workers begin, before the last release's take them over."""
 _HOUR: Final = dict.fromkeys(
     (
         "admissionGracePeriodDuration",
@@ -57,9 +59,9 @@ class Life:
     """Its phase, its attempt and its restarts where it is held."""
 
 
-def documents() -> dict[str, list[dict[str, Any]]]:
-    """Return the AppWrappers of each kind."""
-    return {kind: [_document(kind, f"{kind}-{index:02}") for index in range(n)] for kind, n in COUNTS.items()}
+def documents(counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Return the AppWrappers of each kind, as many as are counted."""
+    return {kind: [_document(kind, f"{kind}-{index:02}") for index in range(n)] for kind, n in counts.items()}
 
 
 def _document(kind: str, name: str) -> dict[str, Any]:

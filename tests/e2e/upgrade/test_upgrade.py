@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import yaml
 from holdfast import names
 from holdfast.local import Stack
 from holdfast.model import Status
+from tests.e2e.door import front_door
 from tests.e2e.ground.site import Site, Worker, open_site
 from tests.e2e.ground.space import Space
 from tests.e2e.upgrade import lives
@@ -69,24 +70,46 @@ async def old_worker(site: Site, previous: Release) -> Worker:
     return worker
 
 
-async def submitted(site: Site, space: Space, previous: Release, directory: Path) -> list[Life]:
-    """Have the last release's own command create a queue and submit all workloads."""
-    env = environment(site)
+async def make_queue(site: Site, previous: Release, directory: Path) -> None:
+    """Have the last release's own command make the queue."""
     queue = {"apiVersion": names.API_VERSION, "kind": "Queue", "metadata": {"name": lives.QUEUE}}
     (directory / "queue.yaml").write_text(yaml.safe_dump(queue | {"spec": {"quota": {"pods": lives.ROOM}}}))
-    await previous.run("queue", "apply", str(directory / "queue.yaml"), env=env)
-    made = lives.documents()
+    await previous.run("queue", "apply", str(directory / "queue.yaml"), env=environment(site))
+
+
+async def submitted(space: Space, previous: Release, directory: Path, counts: Mapping[str, int]) -> list[Life]:
+    """Have the last release's own command submit workloads: clients are upgraded last."""
+    made = lives.documents(counts)
     everything = directory / "lives.yaml"
     everything.write_text(yaml.safe_dump_all([one for some in made.values() for one in some]))
+    env = environment(space.site)
     await previous.run("submit", str(everything), "--namespace", space.namespace, env=env)
     found: list[Life] = []
     for kind, some in made.items():
         for one in some:
             name = one["metadata"]["name"]
-            id_ = names.workflow_id(site.cluster, space.namespace, name)
-            found.append(Life(kind, name, site.client.get_workflow_handle(id_, result_type=Status)))
+            id_ = names.workflow_id(space.site.cluster, space.namespace, name)
+            found.append(Life(kind, name, space.site.client.get_workflow_handle(id_, result_type=Status)))
     space.handles += [life.handle for life in found]
     return found
+
+
+async def applied(space: Space, name: str) -> Life:
+    """Apply an AppWrapper as kubectl does; its labels are what the last release knows nothing of."""
+    document = front_door.appwrapper(space, name=name)
+    document["metadata"]["labels"] = {"team": "research"}
+    return Life("running", name, await front_door.applied(space, document))
+
+
+async def all_held(space: Space, some: list[Life]) -> None:
+    """Bring all into the middle of their phases, a few at once."""
+    turns = asyncio.Semaphore(8)
+
+    async def held_there(life: Life) -> None:
+        async with turns:
+            await lives.hold(space, life)
+
+    await asyncio.gather(*map(held_there, some))
 
 
 async def unmoved(space: Space, held: list[Life]) -> None:
@@ -108,17 +131,11 @@ async def test_O4_upgraded_and_rolled_back_under_fifty_workloads_nothing_is_lost
 ):
     async with open_site(stack, tmp_path, prefix="u") as site, opened(stack, site, previous) as space:
         first = await old_worker(site, previous)
-        every = await submitted(site, space, previous, tmp_path)
-        turns = asyncio.Semaphore(8)
-
-        async def held_there(life: Life) -> None:
-            async with turns:
-                await lives.hold(space, life)
-
-        await asyncio.gather(*map(held_there, every))
+        await make_queue(site, previous, tmp_path)
+        every = await submitted(space, previous, tmp_path, lives.COUNTS)
+        await all_held(space, every)
         held = [life for life in every if life.kind != "sentinel"]
         sentinels = Sentinels(space, [life for life in every if life.kind == "sentinel"])
-        stages = {"0.1.0": 0}
         await sentinels.more()
 
         # Kinds and rights, then workers that leave no step in a history which the last release cannot replay.
@@ -127,12 +144,14 @@ async def test_O4_upgraded_and_rolled_back_under_fifty_workloads_nothing_is_lost
         new = await site.start_worker(**compatible)
         await exchange(site, sentinels, first, new)
         await unmoved(space, held)
-        stages["upgraded"] = sentinels.count
+        late = await submitted(space, previous, tmp_path, lives.LATE)
+        late += [await applied(space, f"applied-{index}") for index in range(2)]
+        await all_held(space, late)
+        held += late
 
         back = await old_worker(site, previous)
         await exchange(site, sentinels, new, back)
         await unmoved(space, held)
-        stages["rolled back"] = sentinels.count
         ended = [life for life in held if life.kind != "queued"][::2]
         await all_end(space, ended)
 
