@@ -24,7 +24,8 @@ from tests.release.archives import checksums, repack
 from tests.release.version import ROOT, version
 
 TOOLS = ROOT / ".venv-release" / "bin"
-_BUILDERS = ("docker", "podman", "buildah")
+_BUILDERS = {"docker": ("buildx", "inspect"), "podman": ("info",), "buildah": ("info",)}
+"""What builds images, and what each answers where it works."""
 
 
 class Refused(Exception):
@@ -50,13 +51,19 @@ def build(sources: Path, out: Path, epoch: int) -> None:
     env = os.environ | {"SOURCE_DATE_EPOCH": str(epoch)}
     command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--sdist", "--outdir", str(out)]
     subprocess.run([*command, str(sources)], env=env, check=True, stdout=subprocess.DEVNULL)
-    helm("package", str(sources / "deploy" / "chart"), "--destination", str(out))
+    chart = str(sources / "deploy" / "chart")
+    helm("lint", "--strict", chart, "--set", "cluster=prod,temporal.address=temporal:7233")
+    helm("package", chart, "--destination", str(out))
     for archive in (*out.glob("*.tar.gz"), *out.glob("*.tgz")):
         repack(archive, epoch)
 
 
 def describe(sources: Path, out: Path, name: str) -> None:
-    """Install the wheel with its locked dependencies; write what they are, and by which licences they come."""
+    """Install the wheel with its locked dependencies and start it; write what they are, and by which licences.
+
+    Raises:
+        Refused: if the installed command does not say this version.
+    """
     (wheel,) = out.glob("*.whl")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -65,6 +72,9 @@ def describe(sources: Path, out: Path, name: str) -> None:
         lock = str(sources / "requirements" / "runtime.lock")
         subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", lock], check=True)
         subprocess.run([*pip, "--no-index", "--no-deps", str(wheel)], check=True)
+        said = subprocess.run([f"{folder}/bin/holdfast", "--version"], capture_output=True, text=True, check=True).stdout
+        if said != f"{name.replace('-', ' ')}\n":
+            raise Refused(f"{wheel.name}: holdfast --version says {said!r}")
         # What installs is no part of what is installed.
         subprocess.run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip"], check=True)
         bill = out / f"{name}.cdx.json"
@@ -75,7 +85,8 @@ def describe(sources: Path, out: Path, name: str) -> None:
         _without_paths(bill)
         with (out / f"{name}-licences.txt").open("w") as licences:
             options = ["--format", "plain-vertical", "--with-license-file", "--no-license-path", "--with-urls"]
-            subprocess.run([str(TOOLS / "pip-licenses"), "--python", python, *options], stdout=licences, check=True)
+            command = [str(TOOLS / "pip-licenses"), "--python", python, *options]
+            subprocess.run(command, stdout=licences, stderr=subprocess.DEVNULL, check=True)
 
 
 def _without_paths(bill: Path) -> None:
@@ -88,11 +99,17 @@ def _without_paths(bill: Path) -> None:
     bill.write_text(json.dumps(text, indent=2, sort_keys=True) + "\n")
 
 
+def _works(builder: str) -> bool:
+    if shutil.which(builder) is None:
+        return False
+    return subprocess.run([builder, *_BUILDERS[builder]], capture_output=True, check=False).returncode == 0
+
+
 def image(sources: Path, out: Path, name: str, epoch: int) -> str:
     """Build the image as an OCI archive, if this machine has a builder; return what was done."""
-    builder = next((one for one in _BUILDERS if shutil.which(one)), None)
+    builder = next((one for one in _BUILDERS if _works(one)), None)
     if builder is None:
-        return f"no image: expected {', '.join(_BUILDERS)} on PATH; docs/how-to/release.md has the step by hand"
+        return f"no image: expected a working {' or '.join(_BUILDERS)}; docs/how-to/release.md has the step by hand"
     archive = out / f"{name}-image.tar"
     tag = f"holdfast:{name.removeprefix('holdfast-')}"
     if builder == "docker":
