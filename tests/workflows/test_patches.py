@@ -87,4 +87,4 @@ def test_what_a_worker_of_0_1_would_drop_or_refuse_is_named():
     mounted = {"containers": [{"name": "main", "image": "a", "volumeMounts": [{"name": "data", "mountPath": "/d"}]}]}
     assert unknown_to_0_1(jobset(mounted, **claims())) == "volumeClaims"
     alone = unknown_to_0_1(jobset(**restarts_jobs("RestartJob")))
-    assert alone.startswith(("policy.rules[alone].action.unit: Member", "components[0].copyLabels"))
+    assert alone == "components[1].copyLabels[jobset.sigs.k8s.io/job-restart-attempt].word: Restarts"
