@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import obstore as client
-from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError, PreconditionError
 from obstore.store import S3Store
 
 from holdfast.activities.data.storage import OBJECTS_MAXIMUM, Away, BadData, Changed, Entry
@@ -107,6 +107,38 @@ class S3Storage:
         except BadData:
             raise Changed(f"object {entry.key!r} is not there any more") from None
 
+    async def put_new(self, source: str, key: str, data: bytes) -> bool:
+        """Store an object under a source, and return True; False if one of that key is there, which stays.
+
+        Raises:
+            Away: if the store cannot be used.
+            BadData: if there is no such bucket.
+        """
+        bucket, path = _path(source, key)
+        try:
+            with self._port_errors(bucket):
+                await client.put_async(self._store(bucket), path, data, mode="create", use_multipart=False)
+        except Changed:
+            return False
+        return True
+
+    async def find(self, source: str, key: str, at_most: int) -> bytes | None:
+        """Return an object under a source, None if there is none.
+
+        Raises:
+            Away: if the store cannot be used.
+            BadData: if the object is larger than so many bytes.
+        """
+        bucket, path = _path(source, key)
+        try:
+            with self._port_errors(bucket, missing=True):
+                found = await client.get_async(self._store(bucket), path)
+                if found.meta["size"] > at_most:
+                    raise BadData(f"{key} has {found.meta['size']:,} bytes: expected at most {at_most:,}")
+                return bytes(await found.bytes_async())
+        except Missing:
+            return None
+
     async def answers(self, source: str) -> None:
         """Return if the store answers for a source (`storage.Storage`)."""
         bucket, prefix = bucket_of(source)
@@ -153,15 +185,17 @@ class S3Storage:
         return given
 
     @contextmanager
-    def _port_errors(self, bucket: str) -> Generator[None]:
-        """Turn the client's errors into those of the port."""
+    def _port_errors(self, bucket: str, *, missing: bool = False) -> Generator[None]:
+        """Turn the client's errors into those of the port; with `missing`, a missing object into `Missing`."""
         try:
             yield
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if missing and "<Code>NoSuchBucket</Code>" not in str(error):
+                raise Missing from None
             raise BadData(f"{self.name} has no bucket {bucket}") from None
         except InvalidPathError as error:
             raise BadData(f"a key cannot be a file's name: {_line(error)}") from None
-        except PreconditionError:
+        except (AlreadyExistsError, PreconditionError):
             raise Changed("it has changed") from None
         except TimeoutError:
             raise Away(f"{self.name} does not answer: no answer within {_ANSWER:.0f} s") from None
@@ -169,6 +203,15 @@ class S3Storage:
             if "<Code>NoSuchBucket</Code>" in str(error):
                 raise BadData(f"{self.name} has no bucket {bucket}") from None
             raise Away(f"{self.name} {_words(error)}") from None
+
+
+class Missing(Exception):
+    """There is no such object."""
+
+
+def _path(source: str, key: str) -> tuple[str, str]:
+    bucket, prefix = bucket_of(source)
+    return bucket, f"{prefix}/{key}" if prefix else key
 
 
 def _files(found: list[Entry]) -> list[Entry]:

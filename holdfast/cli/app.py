@@ -16,7 +16,7 @@ from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.page import report, ui
 from holdfast.cli.submission import apply
-from holdfast.cli.workloads import cancel, goodput, listing, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import archive, cancel, goodput, listing, logs, read, simulate, steer, submit, validate, watch
 from holdfast.errors import HoldfastError
 
 
@@ -97,7 +97,7 @@ _WORKLOADS = "Workloads"
 _SETUP = "Setting up"
 
 for group in (
-    *(submit, apply, init, validate, simulate, listing, read, goodput, graph),
+    *(submit, apply, init, validate, simulate, listing, read, goodput, archive, graph),
     *(watch, ui, report, logs, steer, cancel),
 ):
     group.add_to(app, _WORKLOADS)

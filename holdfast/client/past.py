@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,7 +41,7 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
         if after is None:
             break
         runs.append(after)
-    return _told(runs, workflow_id)
+    return told(runs, workflow_id)
 
 
 async def workload_of(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Workload:
@@ -95,19 +95,36 @@ async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
     runs: list[Run] = []
     for path in paths:
         try:
-            history = WorkflowHistory.from_json("unknown", path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise HoldfastError(
-                f"{path}: expected a Temporal history, as `temporal workflow show --output json` writes it: {error}"
-            ) from error
-        runs.append(await _read(history, converter, str(path)))
+            raise _no_history(str(path), error) from error
+        runs.append(await run_in(text, converter, str(path)))
     runs.sort(key=lambda run: run.began_at)
     for before, after in pairwise(runs):
         if after.first_run_id != before.first_run_id:
             raise HoldfastError(f"runs {before.run_id} and {after.run_id} are not of one life: give one life's files")
         if after.previous_run_id != before.run_id:
             raise HoldfastError(f"the run between {before.run_id} and {after.run_id} is missing: give its file too")
-    return _told(runs, "the histories given")
+    return told(runs, "the histories given")
+
+
+async def run_in(text: str, converter: DataConverter, source: str) -> Run:
+    """Return the run whose history a text is, in Temporal's own JSON.
+
+    Raises:
+        HoldfastError: naming the source, if it is no such history.
+    """
+    try:
+        history = WorkflowHistory.from_json("unknown", text)
+    except ValueError as error:
+        raise _no_history(source, error) from error
+    return await _read(history, converter, source)
+
+
+def _no_history(source: str, error: Exception) -> HoldfastError:
+    return HoldfastError(
+        f"{source}: expected a Temporal history, as `temporal workflow show --output json` writes it: {error}"
+    )
 
 
 async def _read(history: WorkflowHistory, converter: DataConverter, source: str) -> Run:
@@ -117,7 +134,12 @@ async def _read(history: WorkflowHistory, converter: DataConverter, source: str)
         raise HoldfastError(f"{source}: {error}") from error
 
 
-def _told(runs: list[Run], source: str) -> Story:
+def told(runs: Sequence[Run], source: str) -> Story:
+    """Return the story of the runs of one life, in their order.
+
+    Raises:
+        HoldfastError: naming the source, if this release cannot read them.
+    """
     try:
         return story_of(runs)
     except ValueError as error:

@@ -26,6 +26,7 @@ from holdfast.cli.common.options import (
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.several import Names, ask_each, emit_all, leave, named_by, say_error
 from holdfast.cli.common.silence import READ
+from holdfast.cli.workloads.archive import From, archived
 from holdfast.cli.workloads.listing import Selection, list_
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def history(
     namespace: Namespace = None,
     place: Place = HERE,
     output: Format = Output.TABLE,
+    archive: From = None,
 ) -> None:
     """List the causes of all decisions in a workload's life, oldest first; -o json or yaml exports its whole life.
 
@@ -116,7 +118,12 @@ def history(
 
     from holdfast.cli.workloads import history_text as past_text
 
-    life = with_run(named, place, lambda run: run.history(), READ)
+    if archive is not None:
+        from holdfast.past import history_of
+
+        life = history_of(archived(archive, named, place))
+    else:
+        life = with_run(named, place, lambda run: run.history(), READ)
     emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 
