@@ -16,7 +16,19 @@ from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.page import report, ui
 from holdfast.cli.submission import apply
-from holdfast.cli.workloads import archive, cancel, goodput, listing, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import (
+    archive,
+    cancel,
+    goodput,
+    listing,
+    logs,
+    read,
+    simulate,
+    steer,
+    submit,
+    validate,
+    watch,
+)
 from holdfast.errors import HoldfastError
 
 

@@ -105,9 +105,8 @@ def _last_stretch(runs: list[Run]) -> list[Run]:
 
 
 async def _ended(client: Client, place: Place, cluster: str) -> AsyncIterator[WorkflowExecution]:
-    query = (
-        f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus != 'Running' AND {names.SA_CLUSTER} = '{cluster}'"
-    )
+    query = f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND {names.SA_CLUSTER} = '{cluster}'"
+    query += " AND ExecutionStatus != 'Running'"
     try:
         async for run in client.list_workflows(query):
             yield run

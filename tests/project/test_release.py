@@ -1,4 +1,4 @@
-"""A release: one version everywhere, told of in the changelog, of pinned parts, and packed so that it can be repeated."""
+"""A release: one version everywhere, told of in the changelog, and packed so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.row("O5", level="pure")
 
 def test_every_place_names_the_one_version():
     assert version() == holdfast.__version__
-    assert others() == dict.fromkeys(PLACES, {holdfast.__version__})
+    assert others() == {place: {holdfast.__version__} for place in PLACES}
 
 
 def test_a_new_version_is_written_everywhere(tmp_path: Path):
@@ -28,7 +28,7 @@ def test_a_new_version_is_written_everywhere(tmp_path: Path):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / place, tmp_path / place)
     write("1.2.3.dev0", tmp_path)
-    assert others(tmp_path) == dict.fromkeys(PLACES, {"1.2.3.dev0"})
+    assert others(tmp_path) == {place: {"1.2.3.dev0"} for place in PLACES}
     with pytest.raises(ValueError, match="expected a version such as"):
         write("v1", tmp_path)
 

@@ -72,7 +72,9 @@ def describe(sources: Path, out: Path, name: str) -> None:
         lock = str(sources / "requirements" / "runtime.lock")
         subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", lock], check=True)
         subprocess.run([*pip, "--no-index", "--no-deps", str(wheel)], check=True)
-        said = subprocess.run([f"{folder}/bin/holdfast", "--version"], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            [f"{folder}/bin/holdfast", "--version"], capture_output=True, text=True, check=True
+        ).stdout
         if said != f"{name.replace('-', ' ')}\n":
             raise Refused(f"{wheel.name}: holdfast --version says {said!r}")
         # What installs is no part of what is installed.
@@ -148,7 +150,9 @@ def release(tag: str, out: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build a release; 1 if it is refused."""
-    parser = argparse.ArgumentParser(prog="python -m tests.release.make", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.release.make", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--tag", required=True, help="the tag, v and the version; another commit to try it out")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     given = parser.parse_args(argv)

@@ -1,6 +1,6 @@
 """The version: `holdfast/__init__.py` says it, and the files that name the image or the chart repeat it.
 
-    python -m tests.release.version 0.3.0      writes a new version into all of them
+python -m tests.release.version 0.3.0      writes a new version into all of them
 """
 
 from __future__ import annotations

@@ -168,7 +168,9 @@ class WatchActivities:
 
     def door(self, given: WatchInput, pulse: Pulse) -> FrontDoor:
         """Return the front door of the cluster."""
-        place = Place(self._client, given.cluster, self._installation, self._managed_by, self._namespaces, self._compatible_with)
+        place = Place(
+            self._client, given.cluster, self._installation, self._managed_by, self._namespaces, self._compatible_with
+        )
         return FrontDoor(place, self._connect, pulse, self._metrics)
 
     def intervals(self, since: datetime) -> tuple[Interval, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Source = Annotated[str, typer.Argument(help="s3://bucket/prefix; HOLDFAST_DATA_* name the store.", metavar="ARCHIVE")]
 From = Annotated[
     str | None,
-    typer.Option("--archive", help="Read it from this archive, s3://bucket/prefix, not from Temporal.", metavar="ARCHIVE"),
+    typer.Option("--archive", help="Read it from here, s3://bucket/prefix, not from Temporal.", metavar="ARCHIVE"),
 ]
 
 

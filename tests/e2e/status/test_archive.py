@@ -26,9 +26,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store, which the commands of a site find by their environment."""
     with open_store(tmp_path / "store") as opened:
         given = opened.settings(tmp_path / "cache")
-        monkeypatch.setattr(
-            "tests.e2e.ground.terminal.shell", lambda site: site.command()[1] | given, raising=True
-        )
+        monkeypatch.setattr("tests.e2e.ground.terminal.shell", lambda site: site.command()[1] | given, raising=True)
         yield opened
 
 
