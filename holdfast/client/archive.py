@@ -147,7 +147,7 @@ def opened(source: str, environment: Mapping[str, str] | None = None) -> Archive
 
 
 @asynccontextmanager
-async def _explained(source: str) -> AsyncIterator[None]:
+async def _explained(source: str) -> AsyncGenerator[None]:
     try:
         yield
     except Away as error:

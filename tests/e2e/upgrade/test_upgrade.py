@@ -64,10 +64,15 @@ def environment(site: Site) -> dict[str, str]:
     return {name: value for name, value in site.command()[1].items() if name != "PYTHONPATH"}
 
 
-async def old_worker(site: Site, previous: Release) -> Worker:
-    worker = site.launch(program=previous.program, PYTHONPATH="")
-    await site.ready(worker)
+async def started(site: Site, program: Path | None = None, compatible_with: str = "") -> Worker:
+    """Start a worker, of another release where its program is given, beside all that lives here."""
+    worker = site.launch(program=program, PYTHONPATH="", HOLDFAST_COMPATIBLE_WITH=compatible_with)
+    await site.ready(worker, 300)
     return worker
+
+
+async def old_worker(site: Site, previous: Release) -> Worker:
+    return await started(site, previous.program)
 
 
 async def make_queue(site: Site, previous: Release, directory: Path) -> None:
@@ -140,8 +145,7 @@ async def test_O4_upgraded_and_rolled_back_under_fifty_workloads_nothing_is_lost
 
         # Kinds and rights, then workers that leave no step in a history which the last release cannot replay.
         await asyncio.to_thread(install_here, stack)
-        compatible = {"HOLDFAST_COMPATIBLE_WITH": previous.version}
-        new = await site.start_worker(**compatible)
+        new = await started(site, compatible_with=previous.version)
         await exchange(site, sentinels, first, new)
         await unmoved(space, held)
         late = await submitted(space, previous, tmp_path, lives.LATE)
@@ -156,10 +160,10 @@ async def test_O4_upgraded_and_rolled_back_under_fifty_workloads_nothing_is_lost
         await all_end(space, ended)
 
         held = [life for life in held if life not in ended]
-        again = await site.start_worker(**compatible)
+        again = await started(site, compatible_with=previous.version)
         await exchange(site, sentinels, back, again)
         await unmoved(space, held)
-        alone = await site.start_worker()
+        alone = await started(site)
         await exchange(site, sentinels, again, alone)
         await unmoved(space, held)
         await sentinels.stop()
