@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
@@ -14,7 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.client.connection import Place, explained
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Workload
-from holdfast.past import Run, Story, read_run, story_of
+from holdfast.past import Run, Story
+from holdfast.past.read import no_history, run_in, run_of, told
 
 
 async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Story:
@@ -79,7 +80,7 @@ async def _fetched(client: Client, place: Place, workflow_id: str, run_id: str) 
         if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
             return None
         raise translated from error
-    return await _read(history, client.data_converter, workflow_id)
+    return await run_of(history, client.data_converter, workflow_id)
 
 
 async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
@@ -97,7 +98,7 @@ async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise _no_history(str(path), error) from error
+            raise no_history(str(path), error) from error
         runs.append(await run_in(text, converter, str(path)))
     runs.sort(key=lambda run: run.began_at)
     for before, after in pairwise(runs):
@@ -106,41 +107,3 @@ async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
         if after.previous_run_id != before.run_id:
             raise HoldfastError(f"the run between {before.run_id} and {after.run_id} is missing: give its file too")
     return told(runs, "the histories given")
-
-
-async def run_in(text: str, converter: DataConverter, source: str) -> Run:
-    """Return the run whose history a text is, in Temporal's own JSON.
-
-    Raises:
-        HoldfastError: naming the source, if it is no such history.
-    """
-    try:
-        history = WorkflowHistory.from_json("unknown", text)
-    except ValueError as error:
-        raise _no_history(source, error) from error
-    return await _read(history, converter, source)
-
-
-def _no_history(source: str, error: Exception) -> HoldfastError:
-    return HoldfastError(
-        f"{source}: expected a Temporal history, as `temporal workflow show --output json` writes it: {error}"
-    )
-
-
-async def _read(history: WorkflowHistory, converter: DataConverter, source: str) -> Run:
-    try:
-        return await read_run(history.events, converter)
-    except ValueError as error:
-        raise HoldfastError(f"{source}: {error}") from error
-
-
-def told(runs: Sequence[Run], source: str) -> Story:
-    """Return the story of the runs of one life, in their order.
-
-    Raises:
-        HoldfastError: naming the source, if this release cannot read them.
-    """
-    try:
-        return story_of(runs)
-    except ValueError as error:
-        raise HoldfastError(f"{source}: {error}") from error

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.cluster.archive import From, archived
 from holdfast.cli.common.options import HERE, Name, Namespace, Place, chosen, grouped, with_run
 from holdfast.cli.common.silence import READ
-from holdfast.cli.workloads.archive import From, archived
 from holdfast.errors import HoldfastError
 
 

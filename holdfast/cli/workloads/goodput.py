@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.cluster.archive import From, archived
 from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, chosen, grouped, session, with_run
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import READ
-from holdfast.cli.workloads.archive import From, archived
 from holdfast.cli.workloads.compare import read_story
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.cluster.archive import From, archived
 from holdfast.cli.common import complete
 from holdfast.cli.common.options import (
     EXIT_FAILED,
@@ -26,7 +27,6 @@ from holdfast.cli.common.options import (
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.several import Names, ask_each, emit_all, leave, named_by, say_error
 from holdfast.cli.common.silence import READ
-from holdfast.cli.workloads.archive import From, archived
 from holdfast.cli.workloads.listing import Selection, list_
 
 if TYPE_CHECKING:

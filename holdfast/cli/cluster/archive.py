@@ -29,14 +29,20 @@ def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) 
     cluster = place.required()
 
     async def go() -> tuple[int, int]:
-        from holdfast.client.archive import opened
+        from temporalio.service import RPCError
+
+        from holdfast.client.connection import explained
+        from holdfast.past.archive import opened
 
         written = there = 0
         kept = opened(source)
         async with session(place) as holdfast:
-            async for one in kept.keep(holdfast.client, holdfast.place, cluster):
-                written += one.written
-                there += not one.written
+            try:
+                async for one in kept.keep(holdfast.client, cluster):
+                    written += one.written
+                    there += not one.written
+            except RPCError as error:
+                raise explained(error, holdfast.place) from error
         return written, there
 
     written, there = asyncio.run(go())
@@ -51,8 +57,8 @@ def archived(source: str, named: Chosen, place: Place) -> Story:
         HoldfastError: if it has none, or cannot be read.
     """
     from holdfast import names
-    from holdfast.client.archive import opened
     from holdfast.codec.options import from_environment
+    from holdfast.past.archive import opened
 
     workflow_id = names.workflow_id(place.required(), named.namespace, named.name)
     return asyncio.run(opened(source).story(workflow_id, from_environment()["data_converter"]))

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from holdfast.activities.data.storage import Away, BadData, Entry
-from holdfast.client.archive import Archive, opened
 from holdfast.client.past import from_files
 from holdfast.codec.options import from_environment
 from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
 from holdfast.past import history_of
+from holdfast.past.archive import Archive, opened
 
 pytestmark = pytest.mark.row("O6", level="pure")
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories"

@@ -21,10 +21,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.data.storage import Away, BadData
-from holdfast.client.connection import Place, explained
-from holdfast.client.past import run_in, told
 from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
-from holdfast.past import Run, Story
+from holdfast.past.read import run_in, told
+from holdfast.past.story import Story
+from holdfast.past.tasks import Run
 
 if TYPE_CHECKING:
     from holdfast.activities.data.s3 import S3Storage
@@ -52,21 +52,22 @@ class Archive:
     source: str
     """`s3://bucket/prefix`."""
 
-    async def keep(self, client: Client, place: Place, cluster: str) -> AsyncGenerator[Kept]:
+    async def keep(self, client: Client, cluster: str) -> AsyncGenerator[Kept]:
         """Write the history of each ended run of a cluster's workloads that the archive does not have yet.
 
         Raises:
-            NotReachable: if Temporal or the store does not answer.
-            HoldfastError: if one of them refuses.
+            RPCError: if Temporal does not answer, or refuses.
+            NotReachable: if the store does not answer.
+            HoldfastError: if the store refuses.
         """
         known: dict[str, set[str]] = {}
-        async for run in _ended(client, place, cluster):
+        async for run in _ended(client, cluster):
             if run.id not in known:
                 async with _explained(self.source):
                     known[run.id] = {one.key for one in await self.storage.list(f"{self.source}/{run.id}")}
             key = f"{run.run_id}.json"
             if key not in known[run.id]:
-                text = await _history(client, place, run)
+                text = await _history(client, run)
                 if text is None:
                     continue  # Its retention ended a moment ago.
                 async with _explained(self.source):
@@ -104,23 +105,20 @@ def _last_stretch(runs: list[Run]) -> list[Run]:
     return stretch
 
 
-async def _ended(client: Client, place: Place, cluster: str) -> AsyncIterator[WorkflowExecution]:
+async def _ended(client: Client, cluster: str) -> AsyncIterator[WorkflowExecution]:
     query = f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND {names.SA_CLUSTER} = '{cluster}'"
     query += " AND ExecutionStatus != 'Running'"
-    try:
-        async for run in client.list_workflows(query):
-            yield run
-    except RPCError as error:
-        raise explained(error, place) from error
+    async for run in client.list_workflows(query):
+        yield run
 
 
-async def _history(client: Client, place: Place, run: WorkflowExecution) -> str | None:
+async def _history(client: Client, run: WorkflowExecution) -> str | None:
     try:
         return (await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()).to_json()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
-        raise explained(error, place) from error
+        raise
 
 
 def opened(source: str, environment: Mapping[str, str] | None = None) -> Archive:
