@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # The Holdfast worker (and its command line): dependencies by requirements/runtime.lock, nothing resolved at build time.
-FROM python:3.11.14-slim-bookworm AS build
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements/runtime.lock requirements/build.lock requirements/
@@ -20,7 +20,7 @@ RUN /opt/build/bin/pip wheel --no-build-isolation --no-deps --wheel-dir /opt/whe
     && /opt/holdfast/bin/pip install --no-index --no-deps /opt/wheels/*.whl \
     && rm -r /opt/holdfast/lib/python3.11/site-packages/holdfast/local
 
-FROM python:3.11.14-slim-bookworm
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 LABEL org.opencontainers.image.title="holdfast" \
       org.opencontainers.image.description="Kubernetes workload lifecycles as durable Temporal workflows" \
       org.opencontainers.image.licenses="Apache-2.0"

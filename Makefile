@@ -18,7 +18,8 @@ SERVERS := e2e or temporal or real_node
 # PyTorch is 3 GB: `make test-torch` alone has it.
 ELSEWHERE := $(SERVERS) or torch
 # Kueue, helm and AppWrapper's suite take 10 minutes to build: `make test-peers` alone has them.
-PEERS := kueue
+# The last release is installed: `make test-release` alone has it.
+PEERS := kueue or release
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
 # One test at a time to whichever process is free, the longest first (tests/plugins/tiers.py).
 E2E ?= -n 5 --dist load --maxschedchunk 1 --timeout 900 --show-capture=no
@@ -34,7 +35,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-release test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs release lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,7 +95,7 @@ test-e2e: setup ## the tests on a real Temporal and Kubernetes; then the law of 
 	@$(BIN)/python -m tests.e2e.ground.fetched
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
 	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.e2e.witness.sampler --stack $(STACK) $(if $(ARGS),--some) -- \
-			$(BIN)/pytest -m "($(SERVERS)) and not $(PEERS)" $(E2E) $(TIER) $(ARGS) || status=$$?; \
+			$(BIN)/pytest -m "($(SERVERS)) and not ($(PEERS))" $(E2E) $(TIER) $(ARGS) || status=$$?; \
 		[ -z "$(ARGS)" ] || [ $$status -ne 5 ] || status=0; \
 		$(BIN)/python -m tests.e2e.witness.law --stack $(STACK) $(if $(ARGS),--some) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
@@ -116,8 +117,15 @@ test-chaos: setup ## ten minutes in which a random process of the whole stack di
 
 test-peers: setup ## under the published Kueue; AppWrapper's own suite; the chart (built once, 10 minutes). As root
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name peers $(REAL_NODE) $(STACK_CONFIG)
-	@status=0; HOLDFAST_TEST_STACK=peers $(BIN)/pytest -m "$(PEERS)" --timeout 900 --show-capture=no $(ARGS) || status=$$?; \
+	@status=0; HOLDFAST_TEST_STACK=peers $(BIN)/pytest -m kueue --timeout 900 --show-capture=no $(ARGS) || status=$$?; \
 		$(BIN)/holdfast dev down --purge --name peers; exit $$status
+
+test-release: setup ## the last release installed, upgraded under 50 live workloads and rolled back; all parts of a release built
+	@$(BIN)/python -m tests.e2e.upgrade.previous
+	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name release $(STACK_CONFIG)
+	@status=0; HOLDFAST_TEST_STACK=release $(BIN)/pytest -m release --timeout 1200 --show-capture=no -s $(ARGS) || status=$$?; \
+		$(BIN)/python -m tests.e2e.witness.law --stack release || status=1; \
+		$(BIN)/holdfast dev down --purge --name release; exit $$status
 
 test-jobsets: setup ## 320 random JobSets under the published controller and here (HOLDFAST_JOBSETS: how many)
 	HOLDFAST_JOBSETS=$(or $(HOLDFAST_JOBSETS),320) $(MAKE) --no-print-directory test-e2e ARGS="tests/e2e/peers/test_jobset_sampled.py -n 1 -s $(ARGS)"
@@ -187,6 +195,15 @@ lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer on
 	$(LOCK) $(LOCK_ARGS) requirements/build.in -o requirements/build.lock
 	$(LOCK) $(LOCK_ARGS) requirements/docs.in -o requirements/docs.lock
 	$(LOCK) $(LOCK_ARGS) requirements/audit.in -o requirements/audit.lock
+	$(LOCK) $(LOCK_ARGS) requirements/release.in -o requirements/release.lock
+
+RELEASE := .venv-release
+release: setup ## all parts of a release into dist/, from its tag: make release TAG=v0.2.0 (docs/how-to/release.md)
+	@[ -n "$(TAG)" ] || { echo "which tag? make release TAG=v0.2.0" >&2; exit 1; }
+	@[ -x $(RELEASE)/bin/cyclonedx-py ] || { echo "==> $(RELEASE): dependencies, by requirements/release.lock"; \
+		$(PYTHON) -m venv $(RELEASE) && \
+		$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/release.lock; }
+	@$(BIN)/python -m tests.release.make --tag $(TAG) $(ARGS)
 
 DOCS := .venv-docs
 docs: ## the documentation as a site, its links and anchors checked: reports/site/index.html
@@ -207,5 +224,5 @@ compose-secrets: .secrets/postgres_password ## the password that docker-compose.
 	@echo "made $@"
 
 clean: ## remove the environment, builds, caches and reports (stacks and their cache stay: holdfast dev down)
-	rm -rf $(VENV) build dist reports *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(RELEASE) build dist reports *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

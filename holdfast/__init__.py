@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.plugin import HoldfastPlugin
     from holdfast.policy.loop.change import PolicyChange
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "AlreadyEnded": "holdfast.errors",

@@ -192,6 +192,7 @@ class Process:
             signals_per_second=given.watch_signals_per_second,
             marks=given.marks_for(installation),
             managed_by=given.managed_by,
+            compatible_with=given.compatible_with,
         )
         nodes = NodeWatchActivities(
             client, connector, cluster_uid=uid, metrics=self.metrics, marks=given.marks_for(installation)

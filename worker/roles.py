@@ -35,6 +35,7 @@ from holdfast.worker.runtime.logs import LogContext
 from holdfast.worker.runtime.settings import Role, Settings
 from holdfast.worker.runtime.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
 from holdfast.worker.watch.watch import WatchActivities
+from holdfast.workflows import patches
 from holdfast.workflows.decoding import Fitting
 from holdfast.workflows.measuring import Histories
 from holdfast.workflows.versioning import APART, BEHAVIOR, DECLARED
@@ -117,6 +118,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(minimum=POLLS_LEAST),
+        patch_activation_callback=patches.activation(settings.compatible_with),
         graceful_shutdown_timeout=settings.graceful_shutdown,
         build_id=_build_id(settings),
         deployment_config=_deployment(settings),
@@ -135,6 +137,7 @@ def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue
         max_concurrent_workflow_tasks=_QUEUE_CACHE,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_QUEUE_POLLS),
+        patch_activation_callback=patches.activation(settings.compatible_with),
         graceful_shutdown_timeout=settings.graceful_shutdown,
         build_id=_build_id(settings),
         deployment_config=_deployment(settings),

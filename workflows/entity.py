@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast import names
     from holdfast.model.entities.document import EntityDocument
     from holdfast.model.packed import unpacked
+    from holdfast.workflows import patches
     from holdfast.workflows.clock import Clock
     from holdfast.workflows.operations.dispatch import RETRY
 
@@ -39,8 +40,6 @@ ENDLESS_HEARTBEAT: Final = timedelta(seconds=10)
 
 Each heartbeat is written and may be billed; the activity sends eleven a minute (`worker.runtime.endless`).
 """
-
-_PATCH_CONTINUED: Final = "a-memory-needs-a-run-before"
 
 _Document = TypeVar("_Document", bound=BaseModel)
 _Order = TypeVar("_Order")
@@ -182,7 +181,7 @@ def refuse_memory(argument: str, memory: object, *, rebuilt: bool = True) -> str
     if rebuilt and workflow.memo_value(names.MEMO_REBUILT, False) is True:
         return ""
     # An earlier release started entities without that mark: those runs replay.
-    if not workflow.patched(_PATCH_CONTINUED):
+    if not workflow.patched(patches.CONTINUED):
         return ""
     return f"{argument}: expected nothing: only a run that continues a previous one has a memory"
 

@@ -19,6 +19,7 @@ from temporalio.common import (
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
 from holdfast.policy.values.events import WISHES
+from holdfast.workflows import patches
 
 _SUMMARY_BYTES = 380
 
@@ -94,6 +95,13 @@ def memo(workload: Workload) -> dict[str, Any]:
     if workload.graph is not None:
         told[names.MEMO_GRAPH] = workload.graph.graph
     return told
+
+
+def readable_by(release: str, workload: Workload) -> Workload:
+    """Return the workload without what only `list` needs, if an earlier release must be able to read it (row O4)."""
+    if not release or patches.release(release) >= patches.release("0.2"):
+        return workload
+    return workload.model_copy(update={"source": workload.source.model_copy(update={"labels": {}})})
 
 
 def search_attributes(workload: Workload) -> TypedSearchAttributes:

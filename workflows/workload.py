@@ -41,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.loop.fold import fold
     from holdfast.policy.loop.measures import Counted, Lasted, is_over, measures, moments, spent
     from holdfast.policy.loop.results import refusal
-    from holdfast.policy.loop.submission import submitted
+    from holdfast.policy.loop.submission import submitted, unknown_to_0_1
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
     from holdfast.policy.sides.gang import GangScale, scaled, unsized
     from holdfast.policy.sides.probe import probed
@@ -54,6 +54,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.values.events import RequeueRequest
     from holdfast.policy.verdicts.strip import StripRequest, check_strip
     from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
+    from holdfast.workflows import patches
     from holdfast.workflows.clock import Clock, asked_at, task_time
     from holdfast.workflows.entity import Timer, read, refuse_memory
     from holdfast.workflows.operations.aside import Aside
@@ -69,9 +70,6 @@ _ATTEMPT = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 _RESTARTS = SearchAttributeKey.for_int(names.SA_RESTARTS)
 
 MEMO_CAUSES = 3
-_PATCH_SUBMITTED = "submitted-is-a-column"
-_PATCH_REHEARSED = "changes-are-rehearsed"
-_PATCH_ANSWERS = "answers-are-to-their-request"
 
 
 @workflow.defn(name=names.WORKLOAD_WORKFLOW)
@@ -132,6 +130,13 @@ class WorkloadWorkflow:
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
         self._state = edit(self._state, creates_at_once=workflow.patched(names.PATCH_CREATES))
+        if carried is None and not self._state.creates_at_once and (field := unknown_to_0_1(self._spec)):
+            raise ApplicationError(
+                f"{field}: needs release 0.2 of all workers, and this one runs beside an earlier release, or may be "
+                "replaced by one again (compatible_with): submit it once the upgrade is complete",
+                type=names.ERROR_INVALID_WORKLOAD,
+                non_retryable=True,
+            )
         while True:
             # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec
@@ -225,7 +230,7 @@ class WorkloadWorkflow:
                 workflow.logger.warning("an operation failed unexpectedly and is begun again", exc_info=error)
             return landed(state, events.OperationInterrupted(), now)
         # Before this patch, such answers counted for the request that was made since.
-        if is_of_earlier(state, result) and workflow.patched(_PATCH_ANSWERS):
+        if is_of_earlier(state, result) and workflow.patched(patches.ANSWERS):
             result = events.OperationInterrupted()
         return landed(state, result, now)
 
@@ -343,7 +348,7 @@ class WorkloadWorkflow:
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
         # Before this patch, no change of this column alone was written, between the phases Resuming and Running.
-        column = is_submitted and (state.creates_at_once or workflow.patched(_PATCH_SUBMITTED))
+        column = is_submitted and (state.creates_at_once or workflow.patched(patches.SUBMITTED))
         shown = (state.phase, number, column)
         if self._shown == shown:
             return
@@ -498,7 +503,7 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         try:
-            if workflow.patched(_PATCH_REHEARSED):
+            if workflow.patched(patches.REHEARSED):
                 # One at a time: each change is rehearsed against the result of the previous one.
                 async with self._changing:
                     await self._rehearse(change)

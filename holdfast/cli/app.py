@@ -10,13 +10,24 @@ import typer
 from typer.core import TyperGroup
 
 from holdfast import __version__
-from holdfast.cli.cluster import about, codec, doctor, namespace, sweep, uninstall, worker
+from holdfast.cli.cluster import about, archive, codec, doctor, namespace, sweep, uninstall, worker
 from holdfast.cli.common import init
 from holdfast.cli.common.options import EXIT_REFUSED, exit_code_of
 from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.page import report, ui
 from holdfast.cli.submission import apply
-from holdfast.cli.workloads import cancel, goodput, listing, logs, read, simulate, steer, submit, validate, watch
+from holdfast.cli.workloads import (
+    cancel,
+    goodput,
+    listing,
+    logs,
+    read,
+    simulate,
+    steer,
+    submit,
+    validate,
+    watch,
+)
 from holdfast.errors import HoldfastError
 
 
@@ -106,7 +117,7 @@ app.add_typer(broker.app, name="broker", rich_help_panel=_WORKLOADS)
 app.add_typer(node.app, name="node", rich_help_panel=_WORKLOADS)
 worker.add_to(app, _SETUP)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=_SETUP)
-for group in (codec, doctor, sweep, uninstall, about):
+for group in (codec, doctor, sweep, archive, uninstall, about):
     group.add_to(app, _SETUP)
 if find_spec("holdfast.local") is not None:  # The container image has no local stack (row X15).
     from holdfast.cli.demo import basic, dev

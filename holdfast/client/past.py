@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
@@ -14,7 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.client.connection import Place, explained
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Workload
-from holdfast.past import Run, Story, read_run, story_of
+from holdfast.past import Run, Story
+from holdfast.past.read import no_history, run_in, run_of, told
 
 
 async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Story:
@@ -41,7 +42,7 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
         if after is None:
             break
         runs.append(after)
-    return _told(runs, workflow_id)
+    return told(runs, workflow_id)
 
 
 async def workload_of(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Workload:
@@ -79,7 +80,7 @@ async def _fetched(client: Client, place: Place, workflow_id: str, run_id: str) 
         if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
             return None
         raise translated from error
-    return await _read(history, client.data_converter, workflow_id)
+    return await run_of(history, client.data_converter, workflow_id)
 
 
 async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
@@ -95,30 +96,14 @@ async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
     runs: list[Run] = []
     for path in paths:
         try:
-            history = WorkflowHistory.from_json("unknown", path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise HoldfastError(
-                f"{path}: expected a Temporal history, as `temporal workflow show --output json` writes it: {error}"
-            ) from error
-        runs.append(await _read(history, converter, str(path)))
+            raise no_history(str(path), error) from error
+        runs.append(await run_in(text, converter, str(path)))
     runs.sort(key=lambda run: run.began_at)
     for before, after in pairwise(runs):
         if after.first_run_id != before.first_run_id:
             raise HoldfastError(f"runs {before.run_id} and {after.run_id} are not of one life: give one life's files")
         if after.previous_run_id != before.run_id:
             raise HoldfastError(f"the run between {before.run_id} and {after.run_id} is missing: give its file too")
-    return _told(runs, "the histories given")
-
-
-async def _read(history: WorkflowHistory, converter: DataConverter, source: str) -> Run:
-    try:
-        return await read_run(history.events, converter)
-    except ValueError as error:
-        raise HoldfastError(f"{source}: {error}") from error
-
-
-def _told(runs: list[Run], source: str) -> Story:
-    try:
-        return story_of(runs)
-    except ValueError as error:
-        raise HoldfastError(f"{source}: {error}") from error
+    return told(runs, "the histories given")

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from holdfast import names
+from holdfast import __version__, names
 from holdfast.activities.facts.nodes import CONDITIONS, LABELS, TAINTS, Marks
 from holdfast.activities.nodes.redfish import Access
 from holdfast.activities.nodes.redfish import is_installed as redfish_is_installed
@@ -40,6 +40,7 @@ from holdfast.worker.runtime.data_settings import (
     problem_with,
 )
 from holdfast.worker.runtime.rendezvous_settings import RendezvousFiles
+from holdfast.workflows.patches import release
 
 ENV_PREFIX = "HOLDFAST_"
 ENV_CONFIG = "HOLDFAST_CONFIG"
@@ -147,6 +148,16 @@ def _machine(address: str) -> str:
 def _label(value: str) -> str:
     if value and not names.DNS_LABEL.match(value):
         raise ValueError(f"{value!r}: expected a DNS label, at most 63 characters of [-a-z0-9]")
+    return value
+
+
+def _earlier_release(value: str) -> str:
+    if not value:
+        return value
+    own = release(__version__)
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", value) or not (own[0], own[1] - 1) <= release(value) <= own:
+        known = f"{own[0]}.{own[1] - 1} or {own[0]}.{own[1]}"
+        raise ValueError(f"{value!r}: expected the release before this one, or this one: {known}")
     return value
 
 
@@ -431,6 +442,9 @@ class Settings(BaseSettings):
     """json or console."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """debug, info, warning or error."""
+
+    compatible_with: Annotated[str, AfterValidator(_earlier_release)] = ""
+    """The earliest release that must be able to go on with each workflow, such as 0.1: set it during an upgrade."""
 
     deployment_name: str = ""
     """Worker deployment for Temporal's worker versioning; with `build_id`. Empty: no versioning."""

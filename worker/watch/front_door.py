@@ -69,6 +69,8 @@ class Place:
     installation: str
     managed_by: str
     namespaces: Sequence[str] = ()
+    compatible_with: str = ""
+    """The earliest release that must be able to read what is started here (row O4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,7 @@ class FrontDoor:
             version=str(item.document["metadata"]["resourceVersion"]),
         )
         created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
+        workload = start.readable_by(self._place.compatible_with, workload)
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
         if formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload.queue):
             workload = workload.model_copy(update={"queued": True})

@@ -105,6 +105,7 @@ class WatchActivities:
         signals_per_second: float = 200,
         marks: Marks | None = None,
         managed_by: str = names.MANAGED_BY,
+        compatible_with: str = "",
     ) -> None:
         """Prepare to watch.
 
@@ -118,7 +119,9 @@ class WatchActivities:
             signals_per_second: over all workloads.
             marks: identify a bad node.
             managed_by: the `managedBy` of custom resources that are run here.
+            compatible_with: the earliest release that must be able to read what is started here; empty: this one.
         """
+        self._compatible_with = compatible_with
         self._managed_by = managed_by
         self._marks = marks or Marks()
         self._client = client
@@ -165,7 +168,9 @@ class WatchActivities:
 
     def door(self, given: WatchInput, pulse: Pulse) -> FrontDoor:
         """Return the front door of the cluster."""
-        place = Place(self._client, given.cluster, self._installation, self._managed_by, self._namespaces)
+        place = Place(
+            self._client, given.cluster, self._installation, self._managed_by, self._namespaces, self._compatible_with
+        )
         return FrontDoor(place, self._connect, pulse, self._metrics)
 
     def intervals(self, since: datetime) -> tuple[Interval, ...]:

@@ -33,13 +33,13 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.nodes import provisioner as policy
     from holdfast.policy.nodes import provisioner_status as shown
     from holdfast.policy.values.edit import edit
+    from holdfast.workflows import patches
     from holdfast.workflows.clock import task_time
     from holdfast.workflows.entity import Entity, Message, refuse_memory, send, start
     from holdfast.workflows.operations.dispatch import HEARTBEAT
 
 SIGNAL_STOP: Final = "stop"
 SIGNAL_AT_ONCE: Final = "at_once"
-_PATCH_HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 _ENLIST_TIMEOUT: Final = timedelta(seconds=30)
 _TRY_TIMEOUT: Final = timedelta(minutes=5)
 """Limit of one try: no try waits longer than a minute, but each of its HTTP requests may hang."""
@@ -228,7 +228,7 @@ class Provisioner(Entity):
     @workflow.signal(name=names.SIGNAL_WITHDRAW, description="Leave a node on that is heard again (by the monitor)")
     def withdraw(self, node: str, uid: str) -> None:
         """Leave a node on, unless its power is being cut already."""
-        remembers = workflow.patched(_PATCH_HEARD)
+        remembers = workflow.patched(patches.HEARD)
         now = self._clock.now()
         self._state = policy.withdrawn(self._state, node, uid, self._busy.keys(), now, remembers=remembers)
         self._changed = True

@@ -13,6 +13,7 @@ from holdfast.worker.runtime.settings import Settings, load
 
 _PANELS: Final = {
     "temporal_": "Temporal",
+    "compatible_with": "Temporal",
     "deployment_name": "Temporal",
     "build_id": "Temporal",
     "codec_": "Temporal",

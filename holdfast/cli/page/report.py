@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.cluster.archive import From, archived
 from holdfast.cli.common.options import HERE, Name, Namespace, Place, chosen, grouped, with_run
 from holdfast.cli.common.silence import READ
 from holdfast.errors import HoldfastError
@@ -19,6 +20,7 @@ def report(
     output: Annotated[str, typer.Option("--output", "-o", help="The page to write, HTML; - is standard output.")],
     namespace: Namespace = None,
     place: Place = HERE,
+    archive: From = None,
 ) -> None:
     """Write a workload's life as one page: attempts, phases, deadlines, causes, nodes. The page loads nothing.
 
@@ -30,7 +32,7 @@ def report(
     from holdfast.cli.page.timeline import timeline_of
     from holdfast.policy.status.explain import explain_of
 
-    story = with_run(named, place, lambda run: run.story(), READ)
+    story = archived(archive, named, place) if archive else with_run(named, place, lambda run: run.story(), READ)
     now = datetime.now(UTC)
     explanation = None
     if story.ended_at is None and story.state is not None and story.turns:

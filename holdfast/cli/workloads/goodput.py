@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.cluster.archive import From, archived
 from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, chosen, grouped, session, with_run
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import READ
@@ -14,6 +15,7 @@ from holdfast.cli.workloads.compare import read_story
 
 if TYPE_CHECKING:
     from holdfast.model.life.ledger import Account, Ledger
+    from holdfast.past import Story
 
 
 def goodput(
@@ -43,6 +45,7 @@ def goodput(
     namespace: Namespace = None,
     place: Place = HERE,
     output: Format = Output.TABLE,
+    archive: From = None,
 ) -> None:
     """Show what a workload's time was spent on: each millisecond of its life in exactly one bucket.
 
@@ -53,6 +56,8 @@ def goodput(
         raise typer.BadParameter("expected only one of NAME, --history and --queue", param_hint="NAME")
     if not (name or history or queue or node or cause):
         raise typer.BadParameter("expected NAME, --history, --queue, --node or --cause", param_hint="NAME")
+    if archive and not name:
+        raise typer.BadParameter("expected with NAME", param_hint="--archive")
     if history and any(not one.endswith(".json") for one in history):
         raise typer.BadParameter("expected files with the ending .json", param_hint="--history")
     from holdfast.cli.workloads import history_text as past_text
@@ -60,7 +65,7 @@ def goodput(
     if name is None and not history:
         account = asyncio.run(_together(namespace, queue or "", node or "", cause or "", limit, place))
     else:
-        one = _of_files(history, namespace, place) if history else _of_run(name or "", namespace, place)
+        one = _of_files(history, namespace, place) if history else _of_run(name or "", namespace, place, archive)
         if not (node or cause):
             emit(one.model_dump(mode="json"), output, lambda: past_text.ledger(one))
             return
@@ -70,14 +75,20 @@ def goodput(
     emit(account.model_dump(mode="json"), output, lambda: past_text.account(account))
 
 
-def _of_run(name: str, namespace: str | None, place: Place) -> Ledger:
-    return with_run(chosen(name, namespace), place, lambda run: run.ledger(), READ)
+def _of_run(name: str, namespace: str | None, place: Place, archive: str | None) -> Ledger:
+    named = chosen(name, namespace)
+    if archive is not None:
+        return _of_story(archived(archive, named, place))
+    return with_run(named, place, lambda run: run.ledger(), READ)
 
 
 def _of_files(history: list[str], namespace: str | None, place: Place) -> Ledger:
+    return _of_story(read_story(history, namespace, place))
+
+
+def _of_story(story: Story) -> Ledger:
     from holdfast.past.ledger import end_of, ledger_of
 
-    story = read_story(history, namespace, place)
     return ledger_of(story, end_of(story))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.cluster.archive import From, archived
 from holdfast.cli.common import complete
 from holdfast.cli.common.options import (
     EXIT_FAILED,
@@ -108,6 +109,7 @@ def history(
     namespace: Namespace = None,
     place: Place = HERE,
     output: Format = Output.TABLE,
+    archive: From = None,
 ) -> None:
     """List the causes of all decisions in a workload's life, oldest first; -o json or yaml exports its whole life.
 
@@ -118,7 +120,12 @@ def history(
 
     from holdfast.cli.workloads import history_text as past_text
 
-    life = with_run(named, place, lambda run: run.history(), READ)
+    if archive is not None:
+        from holdfast.past import history_of
+
+        life = history_of(archived(archive, named, place))
+    else:
+        life = with_run(named, place, lambda run: run.history(), READ)
     emit(life.model_dump(mode="json"), output, lambda: past_text.history(life))
 
 

@@ -1,14 +1,18 @@
-"""The state of a workload when it is submitted."""
+"""The state of a workload when it is submitted, and what an earlier release could not go on with."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
-from holdfast.model import State, Workload
+from holdfast.model import CopyWord, Scope, State, Workload
 from holdfast.model.observation import Asked
 from holdfast.policy.status.blocked import waiting
 from holdfast.policy.status.queued import first_turn
 from holdfast.policy.values.edit import edit
+
+_WORDS_OF_0_2: Final = {CopyWord.RESTARTS, CopyWord.NAMESPACED_NAME, CopyWord.PRIORITY}
 
 
 def submitted(spec: Workload, now: datetime) -> State:
@@ -21,3 +25,26 @@ def submitted(spec: Workload, now: datetime) -> State:
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state
+
+
+def unknown_to_0_1(spec: Workload) -> str:
+    """Return the first field that a worker of release 0.1 would refuse, or drop as it acts; empty: none (row O4)."""
+    return next(_unknown_to_0_1(spec), "")
+
+
+def _unknown_to_0_1(spec: Workload) -> Iterator[str]:
+    if spec.volume_claims:
+        yield "volumeClaims"
+    for at, component in enumerate(spec.components):
+        if component.copy_selectors:
+            yield f"components[{at}].copySelectors"
+        yield from (
+            f"components[{at}].copyLabels[{key}].word: {one.word.value}"
+            for key, one in component.copy_labels.items()
+            if one.word in _WORDS_OF_0_2
+        )
+    in_copies = {one.name for one in spec.components if one.copies is not None}
+    for rule in spec.policy.rules:
+        meant = in_copies.intersection(rule.match.components) if rule.match.components else in_copies
+        if rule.action.alone and rule.action.unit is Scope.MEMBER and meant:
+            yield f"policy.rules[{rule.name}].action.unit: Member"

@@ -132,8 +132,10 @@ class Site:
         await self.ready(worker)
         return worker
 
-    def launch(self, *arguments: str, kubeconfig: Path | None = None, **environment: str) -> Worker:
-        """Start a worker process without waiting for it."""
+    def launch(
+        self, *arguments: str, kubeconfig: Path | None = None, program: Path | None = None, **environment: str
+    ) -> Worker:
+        """Start a worker process without waiting for it; `program` is another release's `holdfast`."""
         log = self.directory / f"{self.cluster}-worker-{len(self.workers)}.log"
         health = f"127.0.0.1:{free_port()}"
         env = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")} | {
@@ -150,15 +152,18 @@ class Site:
             **CACHED,
             **environment,
         }
-        worker = Worker(self._started(["worker", *arguments], env, log), log, health)
+        worker = Worker(self._started(["worker", *arguments], env, log, program), log, health)
         self.workers.append(worker)
         return worker
 
-    def _started(self, argv: list[str], env: dict[str, str], log: Path) -> subprocess.Popen[bytes] | Forked:
-        if self.forks:
+    def _started(
+        self, argv: list[str], env: dict[str, str], log: Path, program: Path | None
+    ) -> subprocess.Popen[bytes] | Forked:
+        if self.forks and program is None:
             return Forked(argv, env, log)
         with log.open("wb") as out:
-            return subprocess.Popen([*executable(), *argv], env=env, stdout=out, stderr=out)
+            command = executable() if program is None else [str(program)]
+            return subprocess.Popen([*command, *argv], env=env, stdout=out, stderr=out)
 
     async def ready(self, worker: Worker, seconds: float = 60) -> None:
         """Wait until a worker says it is ready."""

@@ -1,0 +1,57 @@
+"""Reads histories into runs and stories, and says whose they are where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
+
+from holdfast.errors import HoldfastError
+from holdfast.past.decode import read_run
+from holdfast.past.story import Story, story_of
+from holdfast.past.tasks import Run
+
+
+async def run_in(text: str, converter: DataConverter, source: str) -> Run:
+    """Return the run whose history a text is, in Temporal's own JSON.
+
+    Raises:
+        HoldfastError: naming the source, if it is no such history.
+    """
+    try:
+        history = WorkflowHistory.from_json("unknown", text)
+    except ValueError as error:
+        raise no_history(source, error) from error
+    return await run_of(history, converter, source)
+
+
+def no_history(source: str, error: Exception) -> HoldfastError:
+    """Return the error for what is no history."""
+    return HoldfastError(
+        f"{source}: expected a Temporal history, as `temporal workflow show --output json` writes it: {error}"
+    )
+
+
+async def run_of(history: WorkflowHistory, converter: DataConverter, source: str) -> Run:
+    """Return the run of a history.
+
+    Raises:
+        HoldfastError: naming the source, if it is no workload's.
+    """
+    try:
+        return await read_run(history.events, converter)
+    except ValueError as error:
+        raise HoldfastError(f"{source}: {error}") from error
+
+
+def told(runs: Sequence[Run], source: str) -> Story:
+    """Return the story of the runs of one life, in their order.
+
+    Raises:
+        HoldfastError: naming the source, if this release cannot read them.
+    """
+    try:
+        return story_of(runs)
+    except ValueError as error:
+        raise HoldfastError(f"{source}: {error}") from error
