@@ -48,6 +48,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.status.explain import explain_of, markdown, status_of
     from holdfast.policy.values import events
     from holdfast.policy.values.addressee import misdirected
+    from holdfast.policy.values.displayed import displayed
     from holdfast.policy.values.edit import edit
     from holdfast.policy.values.events import RequeueRequest
     from holdfast.policy.verdicts.strip import StripRequest, check_strip
@@ -124,7 +125,9 @@ class WorkloadWorkflow:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
-        self._state = edit(self._state, creates_at_once=workflow.patched(names.PATCH_CREATES))
+        resets = workflow.patched(names.PATCH_RESETS)
+        creates = resets or workflow.patched(names.PATCH_CREATES)
+        self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets)
         while True:
             # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec
@@ -287,6 +290,7 @@ class WorkloadWorkflow:
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=f"asking attempt {number} whether it serves",
+            priority=Priority(priority_key=call.priority),
         )
 
     async def _silenced(self) -> None:
@@ -345,6 +349,7 @@ class WorkloadWorkflow:
         """Update search attributes, memo and current details; the first two cost history, so only once per phase."""
         explanation = explain_of(spec, state, now)
         workflow.set_current_details(markdown(explanation))
+        state = displayed(state)
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
         # Before this patch, no change of this column alone was written, between the phases Resuming and Running.
