@@ -35,6 +35,7 @@ from holdfast.activities.operations.probe import probe
 from holdfast.activities.operations.remove import force_remove, remove
 from holdfast.activities.operations.replace import replace
 from holdfast.activities.operations.report import report
+from holdfast.activities.operations.reset import reset
 from holdfast.activities.operations.scale import resize_rendezvous, scale
 from holdfast.activities.progress.follow import follow
 from holdfast.activities.site.site import Site
@@ -67,6 +68,8 @@ from holdfast.model.calls.cluster import (
     ReplaceInput,
     Reported,
     ReportInput,
+    Reset,
+    ResetInput,
     Scaled,
     ScaleInput,
     Unparked,
@@ -197,6 +200,11 @@ class ClusterActivities:
     async def observe(self, given: ObserveInput) -> Observation:
         """Look at one attempt live."""
         return await observe(self._site, given)
+
+    @activity.defn(name=OperationKind.RESET)
+    async def reset(self, given: ResetInput) -> Reset:
+        """Look at an attempt, and remove it if the look repeats the promised decision."""
+        return await reset(self._site, given)
 
     @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, given: RemoveInput) -> Removed:

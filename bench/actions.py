@@ -12,8 +12,8 @@ from typing import Final
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-CHANGE_VERSION: Final = "TemporalChangeVersion"
-"""The search attribute of patches, which costs nothing."""
+from holdfast import names
+
 _ACTIONS: Final = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: "starts",
     EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: "activities",
@@ -33,7 +33,7 @@ def actions(events: Iterable[HistoryEvent]) -> Counter[str]:
             found[sort] += max(1, event.activity_task_started_event_attributes.attempt)
         elif sort == "columns":
             written = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
-            found[sort] += bool(set(written) - {CHANGE_VERSION})
+            found[sort] += bool(set(written) - {names.CHANGE_VERSION})  # Patches cost nothing.
         elif sort is not None:
             found[sort] += 1
     return found

@@ -24,6 +24,7 @@ SINCE: Final = {
     SUBMITTED: "0.1",
     REHEARSED: "0.1",
     names.PATCH_CREATES: "0.2",
+    names.PATCH_RESETS: "0.2",
     ANSWERS: "0.2",
     CONTINUED: "0.2",
     HEARD: "0.2",

@@ -50,6 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.status.ledger import Moment, Tally
     from holdfast.policy.values import events
     from holdfast.policy.values.addressee import misdirected
+    from holdfast.policy.values.displayed import displayed
     from holdfast.policy.values.edit import edit
     from holdfast.policy.values.events import RequeueRequest
     from holdfast.policy.verdicts.strip import StripRequest, check_strip
@@ -129,8 +130,10 @@ class WorkloadWorkflow:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
-        self._state = edit(self._state, creates_at_once=workflow.patched(names.PATCH_CREATES))
-        if carried is None and not self._state.creates_at_once and (field := unknown_to_0_1(self._spec)):
+        resets = workflow.patched(names.PATCH_RESETS)
+        creates = resets or workflow.patched(names.PATCH_CREATES)
+        self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets)
+        if carried is None and not creates and (field := unknown_to_0_1(self._spec)):
             raise ApplicationError(
                 f"{field}: needs release 0.2 of all workers, and this one runs beside an earlier release, or may be "
                 "replaced by one again (compatible_with): submit it once the upgrade is complete",
@@ -345,6 +348,7 @@ class WorkloadWorkflow:
         """Update search attributes, memo and current details; the first two cost history, so only once per phase."""
         explanation = explain_of(spec, state, now)
         workflow.set_current_details(markdown(explanation))
+        state = displayed(state)
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
         # Before this patch, no change of this column alone was written, between the phases Resuming and Running.

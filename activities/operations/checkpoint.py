@@ -12,9 +12,9 @@ from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.activities.objects.copies import each
-from holdfast.activities.operations.deadline import Deadline
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of
+from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, earlier, persist
 from holdfast.model import Answers
 from holdfast.model.calls.cluster import Checkpointed, CheckpointInput

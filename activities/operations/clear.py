@@ -20,10 +20,10 @@ from holdfast.activities.kube.trim import Trace, lean, trace
 from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.copies import each, read_objects
 from holdfast.activities.objects.make import is_owned
-from holdfast.activities.operations.deadline import Deadline, Grace
 from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.replace import REFUSED_TOLD, delete_read, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.deadline import Deadline, Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist
 from holdfast.model.calls.cluster import Cleared, ClearInput, ObserveInput, PlannedComponent
 

@@ -32,11 +32,11 @@ from holdfast.activities.objects.copies import each, read_objects
 from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.objects.placement import merged
-from holdfast.activities.operations.deadline import Grace
 from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.replace import REFUSED_TOLD, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.closed import withdrawn
+from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model import Component
 from holdfast.model.calls.cluster import (

@@ -19,7 +19,6 @@ from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
 from holdfast.activities.objects.volume_claims import delete_claims, with_own
 from holdfast.activities.operations.checkpoint import Following
-from holdfast.activities.operations.deadline import Deadline
 from holdfast.activities.operations.remains import (
     Remains,
     find_owner,
@@ -33,6 +32,7 @@ from holdfast.activities.operations.remains import (
 )
 from holdfast.activities.operations.report import apply_report, tell_events
 from holdfast.activities.site.anchor import release_anchor
+from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
 from holdfast.model import Evidence, Phase
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target

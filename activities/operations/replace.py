@@ -23,8 +23,8 @@ from holdfast.activities.objects.make import (
     living_owner,
     lost_of,
 )
-from holdfast.activities.operations.deadline import Grace
 from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, user_of
 from holdfast.model import Component, Failure, ObjectRef
 from holdfast.model.calls.cluster import PlannedComponent, Replaced, ReplaceInput, Target, planned

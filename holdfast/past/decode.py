@@ -62,7 +62,6 @@ _CHANGES: Final = {
     names.UPDATE_EXTEND: WalltimeExtension,
     names.UPDATE_SCALE: GangScale,
 }
-_PATCHES: Final = "TemporalChangeVersion"
 _SINGLE_BATCH: Final = 2
 """The SDK flag of histories whose workflow tasks get all their jobs in one activation."""
 
@@ -239,11 +238,16 @@ class _Reading:
     async def _patches(self, event: HistoryEvent) -> list[str]:
         """Return the patches that the SDK has written as a search attribute, which it encodes with no codec."""
         written = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
-        if _PATCHES not in written:
+        if names.CHANGE_VERSION not in written:
             return []
-        if written[_PATCHES].metadata.get("encoding") == b"json/plain":
-            return json.loads(written[_PATCHES].data)
-        return await self.value([written[_PATCHES]], list[str], f"the patches written at event {event.event_id}") or []
+        if written[names.CHANGE_VERSION].metadata.get("encoding") == b"json/plain":
+            return json.loads(written[names.CHANGE_VERSION].data)
+        return (
+            await self.value(
+                [written[names.CHANGE_VERSION]], list[str], f"the patches written at event {event.event_id}"
+            )
+            or []
+        )
 
     async def _signal(self, event: HistoryEvent) -> Signalled | None:
         signal = event.workflow_execution_signaled_event_attributes

@@ -29,6 +29,7 @@ from holdfast.policy.loop.change import (
     reconfigured,
 )
 from holdfast.policy.loop.fold import fold
+from holdfast.policy.loop.reset import carried_out
 from holdfast.policy.loop.results import refusal
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
@@ -110,7 +111,9 @@ class Life:
         self._begun = []
         first, self._turned, timer = not self._turned, True, self._timer
         if first:
-            self.state = edit(self.state, creates_at_once=names.PATCH_CREATES in task.patches)
+            resets = names.PATCH_RESETS in task.patches
+            creates = resets or names.PATCH_CREATES in task.patches
+            self.state = edit(self.state, creates_at_once=creates, resets_at_once=resets)
         for wish in task.wishes:
             self._wish(wish, task)
         # The SDK runs the workflow on signals and updates before it delivers the rest; not so in the first task.
@@ -274,7 +277,7 @@ class Life:
         state = self._take_in(self.state, now)
         if self._cancelled and not state.intent.cancel:
             state = self._noted(state, fold(state, events.Cancelled(_CANCELLED), now))
-        folded = state
+        folded, reset = state, carried_out(self.state, state)
         lived = turn(spec, state, now, full=task.suggested)
         for one in lived.taken:
             state = self._noted(state, one.after)
@@ -295,7 +298,8 @@ class Life:
                 self._leaving = lived.act
         if self._continues(task):
             self.state, self._left = edit(self.state, runs=self.state.runs + 1), True
-        return Turn(task.event, now, spec, folded, lived.taken, self.state, lived.step)
+        taken = lived.taken if reset is None else (reset, *lived.taken)
+        return Turn(task.event, now, spec, folded, taken, self.state, lived.step)
 
     def _continues(self, task: Task) -> bool:
         return isinstance(self._leaving, Continue) and task.ended is not None

@@ -123,6 +123,8 @@ class Activity:
                 return self._checkpoint()
             case OperationKind.OBSERVE:
                 return observe(self._world, self._number, live=True)
+            case OperationKind.RESET:
+                raise AssertionError("a simulated life looks and removes in two operations")
             case OperationKind.REMOVE:
                 return self._remove()
             case OperationKind.FORCE_REMOVE:

@@ -6,7 +6,8 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
-from bench.actions import CHANGE_VERSION, actions
+from bench.actions import actions
+from holdfast import names
 from tests.replay.record import HISTORIES
 
 
@@ -21,5 +22,5 @@ def test_each_try_of_an_activity_is_an_action_and_a_patch_is_none():
     tried.activity_task_started_event_attributes.attempt = 3
     patched = HistoryEvent(event_type=EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES)
     written = patched.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
-    written[CHANGE_VERSION].data = b"[]"
+    written[names.CHANGE_VERSION].data = b"[]"
     assert actions([tried, patched]) == {"activities": 3, "columns": 0}

@@ -109,6 +109,8 @@ class Thing:
     """Whether its controller has seen that it is being deleted."""
     report: Report | None = None
     begun: tuple[int, str] = (0, "")
+    removal: str = ""
+    """The reset that has begun to remove an attempt, by its mark on the anchor."""
     """Of an anchor: the sequence of the report and the owner under which a preparation began to create."""
     asked: int = 0
     """Of a pod: the request to save its state that it last had."""

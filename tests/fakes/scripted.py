@@ -54,6 +54,8 @@ from holdfast.model.calls.cluster import (
     Replaced,
     ReplaceInput,
     ReportInput,
+    Reset,
+    ResetInput,
     Scaled,
     ScaleInput,
     Unparked,
@@ -65,6 +67,7 @@ from holdfast.model.calls.queue import LookQueueInput, SeenQueue
 from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.life.progress import StepRecord
 from holdfast.model.spec.mount import DataSet
+from holdfast.policy.loop.promise import is_repeated
 from holdfast.policy.sides.probe import silence
 from holdfast.policy.verdicts.progress import stall
 
@@ -79,6 +82,8 @@ class ScriptedCluster:
     finalizers: tuple[str, ...] = ()
     """What holds its pods, until it is stripped."""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    marks: set[str] = field(default_factory=set)
+    """The resets that have begun to remove their attempt."""
     """An activity named here waits until its gate is opened."""
     entered: list[str] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
@@ -246,6 +251,21 @@ class ScriptedCluster:
         await self._enter("observe", payload.report)
         look = self.look_at_all if len(payload.plan) > 1 else self.look
         return look(payload.attempt, live=True)
+
+    @activity.defn(name=OperationKind.RESET)
+    async def reset(self, payload: ResetInput) -> Reset:
+        """Look, then remove if the decision is repeated; each is entered under its own name, as two activities were."""
+        if payload.settles:
+            self.entered.append("settle")
+            begun = payload.mark in self.marks
+            return Reset(confirmed=begun, seen=None if begun else self.look(payload.look.attempt, live=True))
+        if payload.mark in self.marks:
+            return Reset(confirmed=True, removed=await self.remove(payload.removal))
+        seen, now = await self.observe(payload.look), datetime.now(UTC)
+        if not is_repeated(payload.workload, payload.memory, payload.promise, seen, payload.since, now):
+            return Reset(seen=seen)
+        self.marks.add(payload.mark)
+        return Reset(confirmed=True, seen=seen, removed=await self.remove(payload.removal))
 
     @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:

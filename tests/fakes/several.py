@@ -28,8 +28,11 @@ from holdfast.model.calls.cluster import (
     Removed,
     RemoveInput,
     ReportInput,
+    Reset,
+    ResetInput,
     planned,
 )
+from holdfast.policy.loop.promise import is_repeated
 from tests.fakes import activities_of
 
 
@@ -44,6 +47,8 @@ class Cluster:
     failing: str = ""
     stuck: asyncio.Event | None = None
     """Removal does not come to an end before this is set."""
+    marks: set[str] = field(default_factory=set)
+    """The resets that have begun to remove their attempt."""
     revision: int = 1
     done: set[tuple[str, int]] = field(default_factory=set)
     removed: set[tuple[str, int]] = field(default_factory=set)
@@ -68,6 +73,16 @@ class Cluster:
     @activity.defn(name=OperationKind.OBSERVE)
     async def observe(self, given: ObserveInput) -> Observation:
         return self.seen(given.target.workload_uid, given.attempt, given.owner_uid, given.plan, live=True)
+
+    @activity.defn(name=OperationKind.RESET)
+    async def reset(self, given: ResetInput) -> Reset:
+        seen = await self.observe(given.look)
+        now = datetime.now(UTC)
+        repeated = is_repeated(given.workload, given.memory, given.promise, seen, given.since, now)
+        if given.settles or not repeated:
+            return Reset(confirmed=given.mark in self.marks, seen=seen)
+        self.marks.add(given.mark)
+        return Reset(confirmed=True, seen=seen, removed=await self.remove(given.removal))
 
     @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, given: RemoveInput) -> Removed:

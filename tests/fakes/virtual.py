@@ -36,9 +36,12 @@ from holdfast.model.calls.cluster import (
     Removed,
     RemoveInput,
     ReportInput,
+    Reset,
+    ResetInput,
     Unparked,
     UnparkInput,
 )
+from holdfast.policy.loop.promise import is_repeated
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import ProbeEnded
 from holdfast.policy.verdicts.walltime import WalltimeExtension
@@ -92,6 +95,8 @@ class VirtualCluster:
     world: World = field(init=False)
     waits: dict[str, datetime] = field(default_factory=dict[str, datetime])
     """The operations that wait, by their activities, and when each is tried again."""
+    marks: set[str] = field(default_factory=set[str])
+    """The resets that have begun to remove their attempt."""
     silent: ProbeEnded | None = None
     """What the last asking of pods came to."""
 
@@ -184,6 +189,20 @@ class VirtualCluster:
         self._begin()
         self.world.resume(payload.attempt, [one.name for one in payload.components])
         return Unparked(done=True)
+
+    @activity.defn(name=OperationKind.RESET)
+    async def reset(self, payload: ResetInput) -> Reset:
+        self._begin()
+        if payload.mark not in self.marks:
+            seen, now = observe(self.world, payload.look.attempt, live=True), self.world.clock.now
+            repeated = is_repeated(payload.workload, payload.memory, payload.promise, seen, payload.since, now)
+            if payload.settles or not repeated:
+                return Reset(seen=seen)
+            self.marks.add(payload.mark)
+        if payload.settles:
+            return Reset(confirmed=True)
+        self.world.delete_attempt(payload.removal.attempt)
+        return Reset(confirmed=True, removed=self._removed(payload.removal))
 
     @activity.defn(name=OperationKind.REMOVE)
     async def remove(self, payload: RemoveInput) -> Removed:

@@ -69,7 +69,7 @@ async def happy_path(run: Run) -> Handle:
 
 
 async def created_at_once(run: Run) -> Handle:
-    """Start it as a client does, and reset it: each preparation creates, too."""
+    """Start it as a client does, and reset it: each preparation creates, and since `reset-at-once` a look removes."""
     run.cluster.at_once = True
     handle = await run.start(client=True)
     await run.running(handle)
@@ -308,6 +308,8 @@ SCENARIOS: dict[str, tuple[Callable[[Run], Awaitable[Handle]], int]] = {
     "happy-path": (happy_path, 0),
     "reset": (reset, 0),
     "created-at-once": (created_at_once, 0),
+    "reset-at-once": (created_at_once, 0),
+    "reset-settled": (suspended_in("observe"), 0),
     "healed": (healed, 0),
     "failed": (failed, 0),
     "forced-deletion": (forced_deletion, 0),

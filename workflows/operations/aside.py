@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from temporalio import workflow
+from temporalio.common import Priority
 from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType
 
@@ -62,6 +63,7 @@ class Aside:
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=summary,
+            priority=Priority(priority_key=made.priority),
         )
 
     def cancel(self) -> None:

@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
         Phase,
         Probe,
         Progress,
+        Reason,
         RefusedCreate,
         Report,
         State,
@@ -43,11 +44,12 @@ with workflow.unsafe.imports_passed_through():
         RemoveInput,
         ReplaceInput,
         ReportInput,
+        ResetInput,
         Target,
         UnparkInput,
         planned,
     )
-    from holdfast.model.calls.operations import OPERATIONS
+    from holdfast.model.calls.operations import OPERATIONS, PRIORITY_USUAL
     from holdfast.model.calls.progress import Followed, FollowInput
     from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
@@ -58,6 +60,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.failures.avoided_nodes import leaves_marked
     from holdfast.policy.failures.selection import selection_of
     from holdfast.policy.loop.operations import patience, patience_left
+    from holdfast.policy.loop.promise import memory_of
     from holdfast.policy.status.report import shows_copies
     from holdfast.policy.values.edit import edit
     from holdfast.policy.verdicts.fate import matters
@@ -90,7 +93,7 @@ class Call:
     argument: Any
     result_type: Any
     start_to_close: timedelta
-    priority: int = 3
+    priority: int = PRIORITY_USUAL
     heartbeat: timedelta = HEARTBEAT
 
 
@@ -427,6 +430,22 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 decides=operation.decides,
             )
             return called(observe, timedelta(minutes=5))
+        case OperationKind.RESET:
+            if operation.restart is None or operation.removal is None:
+                raise ValueError("a reset needs what it promises, and the removal that it goes on to")
+            looking = edit(state, operation=edit(operation, kind=OperationKind.OBSERVE))
+            removing = edit(state, operation=operation.removal, reason=Reason.RESETTING)
+            removal = call_of(spec, removing, uid, now)
+            reset = ResetInput(
+                look=call_of(spec, looking, uid, now).argument,
+                removal=removal.argument,
+                workload=spec,
+                memory=memory_of(state),
+                promise=operation.restart,
+                since=operation.since,
+                settles=operation.settles,
+            )
+            return called(reset, removal.start_to_close)
         case OperationKind.REMOVE | OperationKind.FORCE_REMOVE:
             until = operation.until or now
             forced = operation.kind is OperationKind.FORCE_REMOVE

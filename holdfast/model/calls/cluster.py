@@ -32,7 +32,9 @@ from holdfast.model import (
     Probe,
     Remnant,
     Report,
+    State,
     Time,
+    Workload,
 )
 from holdfast.model.calls.plan import (
     AnchorKind,
@@ -46,6 +48,7 @@ from holdfast.model.calls.plan import (
     object_name,
     planned,
 )
+from holdfast.model.life.state import PromisedRestart
 from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
 from holdfast.model.spec.selection import Selection
@@ -532,6 +535,49 @@ class Removed(Payload):
     """The claims of its pods that still existed once it was gone."""
     evidence: Annotated[Evidence | None, Field(exclude_if=lambda value: value is None)] = None
     """What was kept before the deletion began; None if it was not asked for, or this worker keeps no evidence."""
+
+
+class ResetInput(Payload):
+    """Look at an attempt, and remove it if the look leads to the promised restart; else only report and return.
+
+    Before the first deletion it marks the anchor. A later try that finds the mark goes on without a look (record 0086).
+    """
+
+    look: ObserveInput
+    """Its report is applied if nothing is removed. Its sequence is above those of the removal: once it is on the
+    anchor, no late try can set the mark."""
+    removal: RemoveInput
+    workload: Workload
+    memory: State
+    """What the decision reads of the workflow's state, without the observation that the look replaces."""
+    promise: PromisedRestart
+    since: Time
+    """When the workflow requested it: the look is at least as new."""
+    settles: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether to begin no removal: only to find out if an earlier dispatch has begun it, and to look if not."""
+
+    @property
+    def target(self) -> Target:
+        """The workload whose objects it may touch."""
+        return self.removal.target
+
+    @property
+    def mark(self) -> str:
+        """Identifies its decision. A restored Temporal server may reuse the sequence, but not the time."""
+        removal = self.removal
+        at = self.promise.at.isoformat()
+        return f"{removal.attempt}/{removal.owner_uid}/{removal.report.sequence}/{at}"
+
+
+class Reset(Payload):
+    """What the look found, and how the removal ended."""
+
+    confirmed: bool = False
+    """Whether the removal has begun: its mark is on the anchor."""
+    seen: Observation | None = None
+    """What the look found; None if an earlier try has looked and begun the removal."""
+    removed: Removed | None = None
+    """How the removal ended; None if it has not begun, was broken off, or is only settled."""
 
 
 class Progress(Payload):

@@ -17,12 +17,19 @@ from holdfast.model.calls.cluster import (
     Removed,
     Replaced,
     Reported,
+    Reset,
     Unparked,
 )
 from holdfast.model.calls.stage import Staged
 
-Result = Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported
+Result = (
+    Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported | Reset
+)
 """The result of an operation: what its activity returns."""
+
+
+PRIORITY_USUAL: Final = 3
+"""Temporal's own default priority key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Row:
     """Whether it changes something that runs, or lets it run: for sensitive work, it is recorded first (L36)."""
     promise: Cleared | Created | Parked | Removed | Replaced | Unparked | None = None
     """The success whose status it carries along, so that reporting it needs no other activity."""
-    priority: int = 3
+    priority: int = PRIORITY_USUAL
     """Temporal's priority key: of the activities that wait for a worker, one with a smaller key is taken first."""
 
 
@@ -56,6 +63,7 @@ OPERATIONS: Final[dict[OperationKind, Row]] = {
     OperationKind.UNPARK: Row(Unparked, acts=True, promise=Unparked(done=True)),
     OperationKind.CHECKPOINT: Row(Checkpointed, priority=_FIRST),
     OperationKind.OBSERVE: Row(Observation, _SHORT, priority=_FIRST),
+    OperationKind.RESET: Row(Reset, breakable=False, acts=True, priority=_FIRST),
     OperationKind.REMOVE: Row(Removed, acts=True, promise=Removed(gone=True), priority=_FIRST),
     OperationKind.FORCE_REMOVE: Row(Removed, acts=True, promise=Removed(gone=True), priority=_FIRST),
     # A worker of an early release returns nothing.

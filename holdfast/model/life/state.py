@@ -294,9 +294,23 @@ class OperationKind(StrEnum):
     UNPARK = "unpark"
     CHECKPOINT = "checkpoint"
     OBSERVE = "observe"
+    RESET = "reset"
     REMOVE = "remove"
     FORCE_REMOVE = "force_remove"
     REPORT = "report"
+
+
+class PromisedRestart(Payload):
+    """The restart that follows if a live look confirms a failure (record 0086)."""
+
+    at: Time
+    """When it was promised: it is charged as of this time."""
+    failure: Failure
+    rule: str
+    charge: str | None = None
+    exclude: tuple[ExcludedNode, ...] = ()
+    limited: bool = False
+    pause: Duration | None = None
 
 
 class Operation(Payload):
@@ -334,6 +348,12 @@ class Operation(Payload):
     """The status it applies to the cluster when it succeeds."""
     creates: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it also creates the components, as soon as the attempt's owner exists (preparations)."""
+    restart: Annotated[PromisedRestart | None, Field(exclude_if=lambda value: value is None)] = None
+    """The decision that its look must repeat before it removes anything (resets)."""
+    removal: Annotated[Operation | None, Field(exclude_if=lambda value: value is None)] = None
+    """The removal that it goes on to (resets)."""
+    settles: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it only finds out if an earlier dispatch has begun the removal, and looks if not (resets)."""
 
     @property
     def is_creating(self) -> bool:
@@ -354,6 +374,8 @@ class State(Payload):
     cluster_uid: str = ""
     creates_at_once: Annotated[bool, Field(exclude_if=lambda value: value)] = True
     """Whether a preparation may create (record 0065). A run that began under an earlier release goes on as that did."""
+    resets_at_once: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether a look may go on to the removal (record 0086). A run of an earlier release goes on as it began."""
     intent: Intent = Intent()
     attempt: Attempt | None = None
     executions: int = 0
@@ -418,6 +440,8 @@ class State(Payload):
     anchored: bool = False
     """Whether the anchor may exist: from the first preparation on, until it is released."""
     operation: Operation | None = None
+    unsettled: Annotated[Operation | None, Field(exclude_if=lambda value: value is None)] = None
+    """A reset that ended without a result: whether its removal has begun is found out before anything is decided."""
     told: Report | None = None
     """The last status that reached the cluster."""
     owed: Annotated[Report | None, Field(exclude_if=lambda value: value is None)] = None

@@ -23,6 +23,7 @@ from holdfast.policy.attempt.park import is_orphaned
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.decision import Checkpoint, Decision, Expire, Ignore, Look
+from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.record import cause
 
@@ -49,8 +50,9 @@ def check_ask(spec: Workload, state: State) -> int:
         raise ValueError("it has no checkpoint, so that its pods cannot be asked: submit it with one")
     if checkpoint_request(state) is not None or state.intent.checkpoint:
         raise ValueError("a checkpoint is under way already: `explain` says how far it is")
-    if state.intent.suspend or state.intent.cancel or state.phase is not Phase.RUNNING or not may_ask(spec, state):
-        raise ValueError(f"it is {state.phase.value}: only what runs can save its state")
+    phase = displayed(state).phase
+    if state.intent.suspend or state.intent.cancel or phase is not Phase.RUNNING or not may_ask(spec, state):
+        raise ValueError(f"it is {phase.value}: only what runs can save its state")
     return state.checkpoint.number + 1 if state.checkpoint is not None else 1
 
 

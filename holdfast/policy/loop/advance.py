@@ -6,23 +6,35 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from holdfast.model import AtEnd, Attempt, Held, OperationKind, Parking, Phase, Reason, Report, Stage, State, Workload
+from holdfast.model import (
+    AtEnd,
+    Attempt,
+    Held,
+    Operation,
+    OperationKind,
+    Parking,
+    Phase,
+    Reason,
+    Report,
+    Stage,
+    State,
+    Workload,
+)
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
 from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.ending import is_clearing
-from holdfast.policy.attempt.health import LIVE, REMOVING, assess, current, removal_due, timings
+from holdfast.policy.attempt.health import LIVE, REMOVING, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
 from holdfast.policy.attempt.park import park, unpark
 from holdfast.policy.attempt.replace import joined, replaced_at
 from holdfast.policy.attempt.requeue import next_cycle
-from holdfast.policy.attempt.settle import enter, settle
+from holdfast.policy.attempt.settle import enter
 from holdfast.policy.failures.avoided_nodes import down_in, exclude, standing
 from holdfast.policy.loop.operations import creates_at_once, is_timed, patience, promise
+from holdfast.policy.loop.promise import assessed, is_same, promised
 from holdfast.policy.sides.gang import met
 from holdfast.policy.sides.staging import fetching, skipped
 from holdfast.policy.status.audit import audited
-from holdfast.policy.status.blocked import told_why
-from holdfast.policy.status.queued import follow as queue_followed
 from holdfast.policy.status.report import landmarks, overrun_in, quota_in, report_of, shows_copies
 from holdfast.policy.values.decision import (
     Cancel,
@@ -50,11 +62,11 @@ from holdfast.policy.values.decision import (
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.record import cause
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
-from holdfast.policy.verdicts.budgets import charged, follow
+from holdfast.policy.verdicts.budgets import charged
 from holdfast.policy.verdicts.decide import decide
 from holdfast.policy.verdicts.hold import hold
 from holdfast.policy.verdicts.poison import after
-from holdfast.policy.verdicts.walltime import clocked, ends_at
+from holdfast.policy.verdicts.walltime import ends_at
 
 FIRST_FORCED_ROUND = timedelta(seconds=30)
 LATER_FORCED_ROUND = timedelta(minutes=10)
@@ -79,8 +91,7 @@ def decisions(spec: Workload, state: State, now: datetime) -> Iterator[Taken]:
     state = next_cycle(state, now)
     while True:
         before = state
-        ready = settle(spec, clocked(spec, follow(spec, assess(spec, state, now), now), now), now)
-        ready = queue_followed(spec, told_why(ready, now), now)
+        ready = assessed(spec, state, now)
         decision = decide(spec, ready, now)
         state = _apply(spec, ready, decision, now)
         yield Taken(decision, ready, state)
@@ -96,7 +107,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
         case Create():
             return _create(spec, state, now)
         case Restart():
-            return _restart(spec, state, decision, now)
+            return restart(after(spec, state, decision.failure), decision, now)
         case Resubmit(why):
             why = f"{state.attempt.submission}: {why}" if state.attempt is not None else why
             state = cause(state, Reason.SUBMISSION_FAILED, why, now)
@@ -221,12 +232,13 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
     return enter(state, Phase.RESUMING, Reason.CREATING, why, now)
 
 
-def _restart(spec: Workload, state: State, decision: Restart, now: datetime) -> State:
+def restart(state: State, decision: Restart, now: datetime) -> State:
+    """Return the state after the decision to remove an attempt and begin the next one."""
     charge, why = decision.charge, f"{decision.failure.sentence()} (rule {decision.rule})"
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
-    state = after(spec, charged(state, charge, now, requeue=decision.requeue), decision.failure)
+    state = charged(state, charge, now, requeue=decision.requeue)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
     reason = Reason.REQUEUED if decision.requeue else Reason.RESETTING
@@ -342,6 +354,11 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
 
 
 def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
+    if state.operation is not None and state.operation.kind is OperationKind.RESET:
+        return _resetting(spec, state, state.operation, now)
+    if state.unsettled is not None:
+        number = state.unsettled.attempt
+        return Run(OperationKind.RESET, f"settling whether the removal of attempt {number} has begun, looking if not")
     wanted = audited(spec, state, _wanted(spec, state, decision, now))
     running = state.operation
     if running is None:
@@ -376,6 +393,15 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
             return wanted
         case _:
             return Sleep(None, f"waiting for {running.kind.value} to end")
+
+
+def _resetting(spec: Workload, state: State, running: Operation, now: datetime) -> Step:
+    """Break a reset off if what it promised no longer holds; decide only once it has ended."""
+    if not (running.interrupted or running.settles):
+        wanted = promised(spec, edit(state, operation=None), now)
+        if wanted is None or running.restart is None or not is_same(wanted, running.restart):
+            return Interrupt("breaking off reset: something else is to be decided")
+    return Sleep(None, "waiting for reset to end")
 
 
 def _launches(state: State) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
@@ -431,7 +457,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             what = spec.titles(attempt.resuming) or "what is left"
             return Run(OperationKind.UNPARK, f"resuming {what} of attempt {attempt.number} in place")
         if attempt.suspended:
-            return _idle(spec, state, decision)
+            return _idle(spec, state, decision, now)
         request = checkpoint_request(state)
         first = state.intent.suspend or not attempt.replacing
         if request is not None and first and not isinstance(decision, Look):
@@ -443,12 +469,15 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             what, (launches, copies) = titles_again(spec, attempt), _launches(state)
             doing = "making again" if copies or any(launches.values()) else "creating"
             return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
-    return _idle(spec, state, decision)
+    return _idle(spec, state, decision, now)
 
 
-def _idle(spec: Workload, state: State, decision: Decision) -> Step:
+def _idle(spec: Workload, state: State, decision: Decision, now: datetime) -> Step:
     """Return what to do when nothing is to change in the cluster: look, report, stage data sets, or wait."""
     if isinstance(decision, Look):
+        restarts = promised(spec, state, now) if decision.decides else None
+        if restarts is not None:
+            return Run(OperationKind.RESET, decision.why, decides=True, restart=restarts)
         return Run(OperationKind.OBSERVE, decision.why, decides=decision.decides)
     telling = _report(spec, state)
     if telling is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.model import Attempt, Observation, Phase, Reason, Stage, State
+from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
 from holdfast.model.words import shortened
@@ -23,6 +23,7 @@ from holdfast.policy.sides.staging import is_paused
 from holdfast.policy.status.blocked import counted_out
 from holdfast.policy.status.blocked import on_graph_message as graph_told
 from holdfast.policy.status.queued import on_queue_message as queue_told
+from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
     Cancelled,
@@ -125,7 +126,7 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
         case Cancelled(note, reason, phases):
             if intent.cancel:
                 return state
-            if phases and (state.phase not in phases or intent.retry):
+            if phases and (displayed(state).phase not in phases or intent.retry):
                 return fold(state, NotUnderstood("cancel", _outdated(state, phases)), now)
             state = edit(state, intent=edit(intent, cancel=True, cancel_reason=reason, note=note))
             return cause(state, reason, note or "its deletion was asked for", now)
@@ -142,7 +143,7 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
 
 
 def _outdated(state: State, phases: Sequence[Phase]) -> str:
-    there = "it is to be tried again" if state.intent.retry else f"it is {state.phase.value}"
+    there = "it is to be tried again" if state.intent.retry else f"it is {displayed(state).phase.value}"
     return f"it holds only while the workload is {' or '.join(one.value for one in phases)}, and {there}"
 
 
@@ -172,7 +173,8 @@ def _can_retry(state: State) -> bool:
         return True
     if state.outcome is Phase.FAILED:
         return attempt is not None and attempt.stage in LIVE
-    return state.outcome is None and (state.phase is Phase.RESETTING or is_queued(state) or is_paused(state))
+    resetting = displayed(state).phase is Phase.RESETTING
+    return state.outcome is None and (resetting or is_queued(state) or is_paused(state))
 
 
 def observed(state: State, observation: Observation, looked_at: datetime | None, now: datetime) -> State:
@@ -192,6 +194,11 @@ def observed(state: State, observation: Observation, looked_at: datetime | None,
         if not observation.attempt:
             return state  # It carries nothing else.
     number = attempt.number if attempt is not None else 0
+    operation = state.operation
+    resetting = looked_at is None and operation is not None and operation.kind is OperationKind.RESET
+    if resetting and observation.attempt <= number:
+        # The removal may have begun: its pods end because of it. If it has not, the reset returns a newer look.
+        return edit(state, in_doubt=True)
     if observation.attempt > number:
         return hold(state, foreign_attempt(observation.attempt, number), observation.attempt, now)
     if looked_at is not None and attempt is not None:

@@ -15,8 +15,10 @@ from holdfast.model import Failure, Stage, State, Workload
 from holdfast.policy.attempt.health import REMOVING
 from holdfast.policy.failures.rules import Ruling, action_of, rule_on
 from holdfast.policy.loop.advance import Taken
+from holdfast.policy.loop.reset import carried_out
 from holdfast.policy.status.ledger import Moment, Tally
 from holdfast.policy.values.decision import Fail, Hold, Replace, Restart
+from holdfast.policy.values.displayed import displayed
 from holdfast.policy.verdicts.restart import due_at
 
 OWN_RULE: Final = "own"
@@ -85,7 +87,10 @@ def measures(
         now: the time of the workflow task.
     """
     place = {"cluster": spec.cluster}
-    yield from _removal(before, after, now, place)
+    yield from _removal(displayed(before), after, now, place)
+    promise, reset = before.operation.restart if before.operation is not None else None, carried_out(before, after)
+    if promise is not None and reset is not None:
+        yield from _failure(spec, reset, promise.at, place)
     for one in taken:
         if one.before != one.after:
             yield from _failure(spec, one, now, place)

@@ -31,6 +31,7 @@ from holdfast.model.calls.cluster import (
     Removed,
     Replaced,
     Reported,
+    Reset,
     Unparked,
 )
 from holdfast.model.calls.stage import Staged
@@ -132,7 +133,18 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return hold(state, shortened(message), newest, now)
         case OperationRefused(type_, message):
             return _refused(state, type_, message, now)
-        case Looked() | Created() | Replaced() | Staged() | Cleared() | Parked() | Unparked() | Removed() | Reported():
+        case (
+            Looked()
+            | Created()
+            | Replaced()
+            | Staged()
+            | Cleared()
+            | Parked()
+            | Unparked()
+            | Removed()
+            | Reported()
+            | Reset()
+        ):
             pass  # It changed nothing, or is about an earlier attempt. Named, so that the type checker finds a new one.
     return state
 
@@ -229,7 +241,7 @@ def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) ->
 def _told(state: State, event: OperationEnd, operation: Operation) -> State:
     """Record which status has reached the cluster. An interrupted operation may or may not have reported it."""
     match event:
-        case OperationInterrupted() | OperationRefused() | Staged():
+        case OperationInterrupted() | OperationRefused() | Staged() | Reset():
             return state  # Staging reports no status: at first no object exists that could hold one.
         case Created(failure=failure, interrupted=interrupted) if failure is not None or interrupted:
             ended = False

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.model import Observation, Phase, Reason, State, Workload
-from holdfast.model.calls.cluster import Cleared, Created, Parked, Prepared, Replaced, Reported
+from holdfast.model import Observation, OperationKind, Phase, Reason, State, Workload
+from holdfast.model.calls.cluster import Cleared, Created, Parked, Prepared, Replaced, Reported, Reset
 from holdfast.policy.loop import fold as folding
 from holdfast.policy.loop.advance import Taken, decisions, step_of
 from holdfast.policy.loop.breakable import is_breakable
 from holdfast.policy.loop.operations import begin
+from holdfast.policy.loop.reset import begin_reset, ended_reset, unsettled
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Looked, OperationEnd, OperationInterrupted, SourceSeen
 from holdfast.policy.values.record import cause
@@ -84,7 +85,8 @@ def turn(spec: Workload, state: State, now: datetime, *, full: bool) -> Turn:
                 act = Continue()
             else:
                 # An operation that cannot be restarted without a trace is not put off: the new run begins after it.
-                state, act = begin(spec, state, step, now), Begin(why)
+                begun = begin_reset if kind is OperationKind.RESET else begin
+                state, act = begun(spec, state, step, now), Begin(why)
         case Interrupt():
             state, act = _broken_off(state), Rest(breaks=state.operation is not None)
         case Sleep(until, why):
@@ -113,6 +115,10 @@ def landed(state: State, end: OperationEnd | Observation | None, now: datetime) 
         return state
     seen = None
     creator = end.creator if isinstance(end, Prepared | Reported) else ""
+    if isinstance(end, Reset):
+        return ended_reset(state, end, now)
+    if isinstance(end, OperationInterrupted) and operation.kind is OperationKind.RESET:
+        return unsettled(state)
     match end:
         case Observation():
             end, seen = Looked(untold=end.untold), edit(end, untold=False)

@@ -58,6 +58,7 @@ from holdfast.policy.failures.rules import Ruling, rule_on
 from holdfast.policy.sides.staging import is_paused, is_staging
 from holdfast.policy.status.report import WARNINGS, conditions, still_runs
 from holdfast.policy.values.decision import Wait
+from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.budgets import used_of
 from holdfast.policy.verdicts.decide import decide
@@ -97,6 +98,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         uid: The workload's uid.
         asked: The time of the query, if that is later: health changes in the meantime.
     """
+    state = displayed(state)
     seen = shown(state)
     deadlines = _deadlines(spec, state, now)
     return Status(
@@ -142,6 +144,7 @@ def explain_of(spec: Workload, state: State, now: datetime, asked: datetime | No
 
     `asked` is as in `status_of`.
     """
+    state = displayed(state)
     return Explanation(
         name=spec.name,
         phase=state.phase,
@@ -261,6 +264,10 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
         text = (
             f"forcing out what is left of attempt {attempt.number}" if forcing else f"deleting attempt {attempt.number}"
         )
+        if operation is not None and operation.settles:
+            return f"finding out whether the removal of attempt {attempt.number} has begun"
+        if operation is not None and operation.kind is OperationKind.RESET and not operation.interrupted:
+            return f"taking a live look, then {text} if it confirms the failure"
         if attempt.remnants:
             left = "; ".join(each.sentence() for each in attempt.remnants[:3])
             total = attempt.remnants_total

@@ -1,7 +1,7 @@
 """Counts a workload's life: from its states over time to spans, each in one bucket (row P5). Pure.
 
-Two things are known only later, and are corrected then: that a pod had failed, since its own time is earlier than the
-news of it; and that work was lost, once its pods go without having saved it.
+Three things are known only later, and are corrected then: that a pod had failed, since its own time is earlier than
+the news of it; that work was lost, once its pods go without having saved it; since when a reset removed its attempt.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ class _Book:
         """Add a moment."""
         _, spec, state = moment
         self._advance(max(whole(moment.at), self.at))
+        self._correct_reset(state)
         self._follow_pods(spec, state)
         bucket = bucket_of(spec, state)
         if bucket is Bucket.DETECTING:
@@ -210,6 +211,15 @@ class _Book:
             else:
                 self.spans.append(span)
         self.at = at
+
+    def _correct_reset(self, state: State) -> None:
+        """Correct the time of a reset that has removed its attempt, or begun to: until its end that was not known."""
+        operation, attempt = self.last.operation if self.last is not None else None, state.attempt
+        if self.up_since is None or operation is None or operation.restart is None or attempt is None:
+            return
+        if attempt.number > operation.attempt or attempt.stage not in LIVE:
+            since, (cause, node) = whole(operation.restart.at), _blamed(operation.restart.failure)
+            self._change(self.up_since, since, {Bucket.DETECTING}, Bucket.REMOVING, cause, node)
 
     def _follow_pods(self, spec: Workload, state: State) -> None:
         """Note when pods come and go."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.model import OperationKind, Phase
+from holdfast.model.life.state import PromisedRestart
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Run:
     """The action that it writes to the audit record, which may only be taken then (reports of sensitive workloads)."""
     decides: bool = False
     """Whether the workflow acts at once on what the look confirms (looks)."""
+    restart: PromisedRestart | None = None
+    """The decision that it repeats before it removes anything (resets)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from holdfast.model import (
     FailureClass,
     Held,
     Observation,
+    OperationKind,
     Phase,
     Reason,
     Scope,
@@ -76,6 +77,9 @@ from holdfast.policy.verdicts.walltime import over, walltime
 
 def decide(spec: Workload, state: State, now: datetime) -> Decision:
     """Return what to do now. Pure: the same spec, state and time always give the same decision."""
+    resets = state.operation is not None and state.operation.kind is OperationKind.RESET
+    if resets or state.unsettled is not None:
+        return Ignore("its reset is under way: what else is to be decided is decided at its end")
     if state.held is not None and not (state.intent.cancel or state.intent.retry):
         return _held(spec, state, state.held, now)
     if state.outcome is not None:

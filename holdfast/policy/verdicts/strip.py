@@ -9,6 +9,7 @@ from holdfast.model import Attempt, Reason, Remnant, Stage, State, Workload
 from holdfast.model.words import shortened
 from holdfast.policy.attempt.health import REMOVING
 from holdfast.policy.values.addressee import Addressed
+from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.record import cause
 
@@ -32,6 +33,7 @@ def check_strip(state: State) -> None:
     Raises:
         ValueError: if not, saying why and what to do.
     """
+    state = displayed(state)
     attempt = state.attempt
     if attempt is None or attempt.stage not in REMOVING:
         raise ValueError(

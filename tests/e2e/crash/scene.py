@@ -20,10 +20,13 @@ from temporalio.service import RPCError
 from holdfast import names
 from holdfast.activities.kube.client import Conflict, NotFound
 from holdfast.local import Stack
-from holdfast.model import Status
+from holdfast.model import OperationKind, Status
 from tests.e2e.ground.proxy import Proxy, api_proxy
 from tests.e2e.ground.site import Site, Worker, appwrapper, free_port, open_site, until
 from tests.e2e.witness.audit import Audit, Witness, check_history, failures_in, witness
+
+_PARTS = {OperationKind.OBSERVE, OperationKind.REMOVE}
+"""What a reset does in one activity."""
 
 
 @dataclass
@@ -85,7 +88,8 @@ class Scene:
         async def check() -> bool:
             pending = (await self.handle.describe()).raw_description.pending_activities
             self.told.extend(one.last_failure.message for one in pending if one.last_failure.message)
-            return any(one.activity_type.name == activity and one.HasField("last_started_time") for one in pending)
+            meant = {activity, OperationKind.RESET} if activity in _PARTS else {activity}
+            return any(one.activity_type.name in meant and one.HasField("last_started_time") for one in pending)
 
         await until(check, seconds, f"{activity} is under way")
 

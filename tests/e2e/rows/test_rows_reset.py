@@ -5,16 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from temporalio.api.history.v1 import HistoryEvent
 
 from holdfast import names
 from holdfast.model import ComponentView, Failure, FailureClass, Observation, OperationKind, Scope
 from tests.e2e.ground.site import appwrapper, job, until
-from tests.e2e.ground.space import Space, pod
+from tests.e2e.ground.space import Handle, Space, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 AT_ONCE = 30.0
 """Seconds: time enough on a busy machine, and surely less than the grace that is not waited for."""
+RESET_EVENTS = 40
+"""The history that a reset without a grace may cost (docs/decisions/0086-a-look-that-removes.md)."""
 
 
 def failed_at(space: Space) -> datetime:
@@ -88,6 +91,43 @@ async def test_A6_a_deleted_job_resets_without_the_grace(space: Space):
     assert (missing["reason"], missing["subject"]) == ("MissingComponent", "train")
     await space.truth.settle()
     space.truth.assert_one_attempt_at_a_time("train")
+
+
+@ROW("A6", level="e2e")
+@pytest.mark.parametrize("pods", [2, 200])
+async def test_A6_a_reset_is_one_activity_that_looks_and_removes(space: Space, pods: int):
+    waits = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "1s"}
+    unforced = {"forcefulDeletionGracePeriodDuration": "300s"}
+    handle = await space.submit(appwrapper("train", job(pods=pods), **waits, **unforced))
+    await space.reach(handle, "Running", 1, seconds=120)
+    before = await quiet(handle)
+    await space.fail_pod("train")
+    status = await space.reach(handle, "Running", 2, seconds=120)
+    after = await quiet(handle)
+    kinds = [one.activity_task_scheduled_event_attributes.activity_type.name for one in after[len(before) :]]
+    used = len(after) - len(before)
+    size = sum(one.ByteSize() for one in after[len(before) :])
+    print(f"MEASURED {used} events, {size} bytes of a reset with {pods} pods: {[kind for kind in kinds if kind]}")
+    assert [kind for kind in kinds if kind] == ["reset", "prepare", "report"]
+    assert used <= RESET_EVENTS
+    assert (status.restarts, [each.used for each in status.budgets]) == (1, [1])
+    await space.truth.settle()
+    space.truth.assert_one_attempt_at_a_time("train")
+    space.truth.assert_told_truly("train")
+
+
+async def quiet(handle: Handle) -> list[HistoryEvent]:
+    """Return the history once its workflow has nothing under way."""
+    found: list[HistoryEvent] = []
+
+    async def rests() -> bool:
+        nonlocal found
+        found = list((await handle.fetch_history()).events)
+        pending = (await handle.describe()).raw_description
+        return not pending.pending_activities and not pending.HasField("pending_workflow_task")
+
+    await until(rests, 30, "nothing is under way")
+    return found
 
 
 @ROW("A6", level="e2e")

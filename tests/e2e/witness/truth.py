@@ -21,6 +21,7 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.activities.kube.client import Unreachable
+from holdfast.model import OperationKind
 from tests.e2e.ground.site import Site, until
 from tests.e2e.witness.audit import since
 
@@ -266,7 +267,10 @@ async def watched(site: Site, namespace: str, *more: tuple[str, str]) -> AsyncIt
 
 
 async def activities(handle: WorkflowHandle[Any, Any]) -> list[Act]:
-    """Return the activities of a workflow's latest run, in the order in which they were scheduled."""
+    """Return the activities of a workflow's latest run, in the order in which they were scheduled.
+
+    A reset that has ended is told as the look and the removal that it is (record 0086).
+    """
     acts: dict[int, Act] = {}
     for event in (await handle.fetch_history()).events:
         at = event.event_time.ToDatetime(tzinfo=UTC)
@@ -284,7 +288,17 @@ async def activities(handle: WorkflowHandle[Any, Any]) -> list[Act]:
                 _end(acts, event.activity_task_failed_event_attributes.scheduled_event_id, at, None)
             case _:
                 pass
-    return list(acts.values())
+    return [part for act in acts.values() for part in _parts(act)]
+
+
+def _parts(act: Act) -> list[Act]:
+    if act.name != OperationKind.RESET or act.result is None:
+        return [act]
+    look, removal = act.given["look"], act.given["removal"]
+    parts = [Act(OperationKind.OBSERVE, act.scheduled, act.ended, look, act.result["seen"])]
+    if act.result["confirmed"]:
+        parts.append(Act(OperationKind.REMOVE, act.scheduled, act.ended, removal, act.result["removed"]))
+    return parts
 
 
 def _end(acts: dict[int, Act], number: int, at: datetime, result: Any) -> None:

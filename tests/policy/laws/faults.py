@@ -96,7 +96,7 @@ def replacing_the_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def charging(times: int) -> Patch:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        restart = advance._restart  # pyright: ignore[reportPrivateUsage]
+        restart = advance.restart
 
         def wrong(state: State, decision: Restart, now: datetime) -> State:
             used, charge = dict(state.used), decision.charge
@@ -104,7 +104,7 @@ def charging(times: int) -> Patch:
             assert charge is not None
             return edit(state, used={**used, charge: used.get(charge, 0) + times})
 
-        monkeypatch.setattr(advance, "_restart", wrong)
+        monkeypatch.setattr(advance, "restart", wrong)
 
     return patch
 

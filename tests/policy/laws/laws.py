@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.model import Observation, StartStatus, State
+from holdfast.model import Observation, Policy, StartStatus, State
 from tests.fakes.ledger import Kind
 
 AT_ONCE = frozenset({"component gone", "owner gone", "component failed", "not created"})
@@ -65,6 +65,11 @@ class Record:
     """When its owner was first deleted."""
     removing: bool = False
     """Whether we have begun to delete it."""
+    policy: Policy | None = None
+    """The policy when its reset was promised."""
+    promised_at: datetime | None = None
+    reset: bool = False
+    """Whether its removal began after a look had confirmed the restart, which is charged at the removal's end."""
     forced: bool = False
     charges: int = 0
     excused: bool = False

@@ -13,6 +13,7 @@ from holdfast.model import (
     ConditionType,
     InterruptedCreate,
     Observation,
+    OperationKind,
     Phase,
     Policy,
     Reason,
@@ -21,7 +22,7 @@ from holdfast.model import (
     State,
     Workload,
 )
-from holdfast.model.calls.cluster import Created, Prepared, Removed, Replaced, Unparked
+from holdfast.model.calls.cluster import Created, Prepared, Removed, Replaced, Reset, Unparked
 from holdfast.policy.attempt.order import without
 from holdfast.policy.status.explain import status_of
 from holdfast.policy.values.events import Observed, PolicyChanged, Retried, StripAsked, Suspended
@@ -211,13 +212,13 @@ class Oracle:
         report = anchors[0].report if anchors else None
         return {one.type: one.status for one in report.conditions} if report is not None else {}
 
-    def visible(self, since: datetime) -> timedelta:
+    def visible(self, since: datetime, until: datetime | None = None) -> timedelta:
         """Return how long the cluster could be seen since then, as far as the workflow can know."""
         dark = timedelta(0)
         for span in self.cluster.blind():
-            begin, end = max(span.begin, since), min(span.end, self.told_at)
+            begin, end = max(span.begin, since), min(span.end, self.told_at, until or self.told_at)
             dark += max(end - begin, timedelta(0))
-        return self.cluster.now - since - dark
+        return (until or self.cluster.now) - since - dark
 
     # --- what the engine makes of it
 
@@ -254,6 +255,13 @@ class Oracle:
                     self.of(number_of(before)).told = None
                 case Prepared():
                     self.of(number_of(before)).prepared = True
+                case Reset(confirmed=confirmed, seen=seen):
+                    record = self.of(number_of(before))
+                    if seen is not None:
+                        self._given(seen, task.now)
+                    elif confirmed:
+                        record.short = True  # Whoever looked died: what it saw is lost, and what it decided is not.
+                    record.reset, self.told_at = confirmed, flow.result_at
                 case Removed(gone=gone, remnants=remnants):
                     self.told_at = flow.result_at
                     if not gone and any(HOLD in one.finalizers for one in remnants):
@@ -261,6 +269,9 @@ class Oracle:
                 case _:
                     pass
         self._judge_saved(before, after)
+        if _resets(after) and not _resets(before):
+            record = self.of(number_of(after))
+            record.policy, record.promised_at = after.policy, self.cluster.now
         self._judge_charges(before, after)
         self._judge_phase(before, after, flow)
         if task is not None and any(isinstance(one, Observed) for one in task.inbox):
@@ -312,10 +323,12 @@ class Oracle:
             record.excused = True
         if charged > 0:
             ours = f"attempt {number} is charged once its deletion is under way"
-            require(not record.removing, Law.OWN_DELETION, ours)
+            require(record.reset or not record.removing, Law.OWN_DELETION, ours)
             record.charges += charged
             require(record.charges == 1, Law.BUDGET, f"attempt {number} is charged {record.charges} times")
-            for budget in after.policy.budgets:
+            # A limit that is lowered while a reset is under way holds from the next decision on.
+            promised = record.policy if record.reset else None
+            for budget in (promised or after.policy).budgets:
                 used = after.used.get(budget.name, 0)
                 more = used > before.used.get(budget.name, 0)
                 within = not more or budget.limit is None or used <= budget.limit
@@ -336,8 +349,11 @@ class Oracle:
             return
         grace = min(one.timings.failure_grace_period for one in self.policies)
         admission = min(one.timings.admission_grace_period for one in self.policies)
-        unwell = any(self.visible(since) >= grace for since in (record.unwell, *record.harm.values()) if since)
-        waited = record.created is not None and self.visible(record.created) >= admission + grace
+        # The time of a removal that had begun when it was decided is no grace.
+        until = record.promised_at if record.reset else None
+        begun = [min(since, until or since) for since in (record.unwell, *record.harm.values()) if since]
+        unwell = any(self.visible(since, until) >= grace for since in begun)
+        waited = record.created is not None and self.visible(record.created, until) >= admission + grace
         require(
             unwell or waited,
             Law.BLIND,
@@ -371,6 +387,8 @@ class Oracle:
 
     def _judge_sight(self, after: State, now: datetime) -> None:
         told = self.of(number_of(after)).told
+        if _resets(after):
+            return  # Its removal may have begun: what is seen of it is dropped until that is known.
         if told is None or after.outcome is not None or after.phase not in {Phase.RESUMING, Phase.RUNNING}:
             return
         if after.attempt is not None:
@@ -383,3 +401,7 @@ class Oracle:
         require(
             shown == told.pods, Law.SIGHT, f"attempt {told.attempt} was seen as {told.pods}, and is shown as {shown}"
         )
+
+
+def _resets(state: State) -> bool:
+    return state.operation is not None and state.operation.kind is OperationKind.RESET

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from holdfast.activities.facts.pods import PodState
-from holdfast.model import Answers, Observation, OperationKind, Remnant
+from holdfast.model import Answers, Observation, OperationKind, Remnant, Report
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
     Parked,
     Removed,
     Reported,
+    Reset,
     Unparked,
 )
 from holdfast.model.calls.operations import Result
 from holdfast.model.calls.stage import Staged
 from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
+from holdfast.policy.loop.advance import decisions
+from holdfast.policy.loop.promise import is_repeated
+from holdfast.policy.loop.turn import landed
+from holdfast.policy.values.decision import Restart
 from holdfast.policy.values.edit import edit
 from tests.fakes.ledger import FOREGROUND, HOLD, OURS, REFUSES, ConflictError, Kind, NotFoundError, Thing
+from tests.policy.laws.laws import Law, require
 from tests.policy.lives.hands import ANCHOR, Given, Steps
 from tests.policy.lives.making import Making
 from tests.policy.lives.weather import owner_name
@@ -52,6 +59,8 @@ class Activities(Making):
                 return self.checkpoint(given)
             case OperationKind.OBSERVE:
                 return self.observe(given)
+            case OperationKind.RESET:
+                return self.reset(given, tries)
             case OperationKind.REMOVE:
                 return self.remove(given)
             case OperationKind.FORCE_REMOVE:
@@ -241,6 +250,71 @@ class Activities(Making):
             if ours and job is not None and not job.verdict:
                 found.append(job)
         return found
+
+    # --- reset
+
+    def reset(self, given: Given, tries: int) -> Steps[Reset]:
+        """Look, and go on to the removal if the look repeats the promise; the anchor decides between tries."""
+        operation = given.operation
+        assert operation.restart is not None
+        assert operation.removal is not None
+        removal = replace(given, report=operation.removal.report, report_done=operation.removal.report_done)
+        mark = f"{given.attempt}/{given.owner_uid}/{removal.report.sequence}/{operation.restart.at.isoformat()}"
+        begun, seen = False, None
+        if operation.settles or tries > 1:
+            anchor = yield from self._find(Kind.ANCHOR, ANCHOR)
+            begun = anchor is not None and anchor.removal == mark
+        if not begun:
+            pods = yield from self._send(lambda: self._read_pods(given.attempt))
+            seen = yield from self._send(lambda: self._read_rest(given, pods))
+            now = self.cluster.now
+            repeated = is_repeated(self.weather.spec, given.memory, operation.restart, seen, operation.since, now)
+            if not operation.settles:
+                self._judge_promise(given, seen, repeated=repeated)
+            if repeated and not operation.settles:
+                begun = yield from self._send(lambda: self._mark_removal(mark, removal.report))
+            elif (yield from self._send(lambda: self._fence_removal(mark, given.report))):
+                begun, seen = True, None
+        if operation.settles or not begun:
+            return Reset(confirmed=begun, seen=seen)
+        return Reset(confirmed=True, seen=seen, removed=(yield from self._removed(removal, {})))
+
+    def _judge_promise(self, given: Given, seen: Observation, *, repeated: bool) -> None:
+        """Check that the carried memory decides as the whole state would, had the workflow only looked."""
+        whole, operation, now = given.state, given.operation, self.cluster.now
+        assert operation.restart is not None
+        full = is_repeated(
+            self.weather.spec, edit(whole, operation=None), operation.restart, seen, operation.since, now
+        )
+        require(full == repeated, Law.REPLAY, f"the carried memory says {repeated}, the whole state {full}")
+        if not repeated:
+            return
+        looking = edit(operation, kind=OperationKind.OBSERVE, restart=None, removal=None)
+        looked = landed(edit(whole, operation=looking), seen, now)
+        decision = next(decisions(self.weather.spec, looked, now)).decision
+        same = isinstance(decision, Restart) and (decision.rule, decision.charge, decision.failure.cls) == (
+            operation.restart.rule,
+            operation.restart.charge,
+            operation.restart.failure.cls,
+        )
+        require(same, Law.REPLAY, f"the activity repeats {operation.restart}, the workflow would decide {decision}")
+
+    def _mark_removal(self, mark: str, report: Report) -> bool:
+        """Mark the anchor that the removal begins, unless a later report is there; return whether it has the mark."""
+        anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)
+        if anchor is None:
+            return False
+        if self._shown(anchor) < report.sequence:
+            anchor.removal = mark
+        return anchor.removal == mark
+
+    def _fence_removal(self, mark: str, report: Report) -> bool:
+        """Return whether an earlier try has begun the removal; if not, keep late ones from it by a report."""
+        anchor = self.cluster.find(Kind.ANCHOR, ANCHOR)
+        begun = anchor is not None and anchor.removal == mark
+        if not begun:
+            self.cluster.apply(ANCHOR, report)
+        return begun
 
     # --- removal
 

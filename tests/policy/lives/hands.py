@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from holdfast.model import CheckpointRequest, InterruptedCreate, OperationKind, Phase, RefusedCreate, Report
 from holdfast.model.life.state import Operation, State
 from holdfast.policy.attempt.health import timings
+from holdfast.policy.loop.promise import memory_of
 from tests.fakes.ledger import Cluster, ConflictError, Kind, NotFoundError, Thing
 from tests.fakes.ledger import Unreachable as Dark
 from tests.policy.lives.weather import Weather, owner_name
@@ -47,6 +48,9 @@ class Given:
     turn: int
     resuming: tuple[str, ...]
     creates: bool
+    operation: Operation
+    memory: State
+    state: State
     request: CheckpointRequest | None = None
 
     @classmethod
@@ -73,6 +77,9 @@ class Given:
             turn=attempt.turns if attempt is not None else 0,
             resuming=attempt.resuming if attempt is not None else (),
             creates=operation.creates,
+            operation=operation,
+            memory=memory_of(state),
+            state=state,
             request=state.checkpoint,
         )
 

@@ -46,6 +46,7 @@ from holdfast.model.spec.mount import DataSet
 from holdfast.model.spec.policy import Action
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.loop.operations import begin
+from holdfast.policy.loop.reset import begin_reset
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Event, Observed, OperationInterrupted
 from holdfast.policy.values.steps import End, Interrupt, Run, Sleep, Step
@@ -113,15 +114,19 @@ class Life:
             self._note()
             match self.step:
                 case Run() as run:
-                    self.state = begin(self.spec, self.state, run, self.now)
+                    begun = begin_reset if run.kind is OperationKind.RESET else begin
+                    self.state = begun(self.spec, self.state, run, self.now)
                     number = self.state.attempt.number if self.state.attempt else 0
                     self.ran.append((run.kind, number, self.now))
                     self._note()
                     if run.kind not in self.hold:
                         self.finish()
                 case Interrupt():
-                    assert self.state.operation is not None
-                    self.state = edit(self.state, operation=edit(self.state.operation, interrupted=True))
+                    operation = self.state.operation
+                    assert operation is not None
+                    self.state = edit(self.state, operation=edit(operation, interrupted=True))
+                    if operation.kind is OperationKind.RESET:
+                        return self  # Whether its removal has begun is for the test to say.
                     self.state = fold(self.state, OperationInterrupted(), self.now)
                 case Sleep() | End():
                     return self

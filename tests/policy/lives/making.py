@@ -58,17 +58,20 @@ class Making(Hands):
             return edit(prepared, created=Created(interrupted="another operation has reported"))
         owner = yield from self._find(Kind.OWNER, owner_name(given.attempt))
         living = owner if owner is not None and owner.deleting is None else None
-        if begun and living is None:
+        if begun and (living is None or living.uid != begun):
             return edit(prepared, created=self._lost(given))
         if living is None or shown < 0:
             return (yield from self._prepare(given, fence))
         return edit(prepared, owner_uid=living.uid)
 
     def _mark_begun(self, report: Report, owner: str) -> bool:
-        """Mark the anchor that creation begins, if it still shows the report."""
+        """Mark the anchor that creation begins, if it still shows the report and has no other try's mark."""
         self.cluster.ask()
         anchor = self.cluster.named.get((Kind.ANCHOR, ANCHOR))
         if anchor is None or self._shown(anchor) != report.sequence:
+            return False
+        sequence, begun = anchor.begun
+        if sequence == report.sequence and begun != owner:
             return False
         anchor.begun = (report.sequence, owner)
         return True

@@ -46,7 +46,10 @@ class Play:
         self.weather = Weather(self.cluster, spec)
         self.oracle = Oracle(spec, self.cluster)
         self.flow = Flow(
-            spec, self.cluster, activities(self.cluster, self.weather), State(since=START, policy=spec.policy)
+            spec,
+            self.cluster,
+            activities(self.cluster, self.weather),
+            State(since=START, policy=spec.policy, resets_at_once=True),
         )
         self.worker_up = True
         self.zombies: list[Work] = []

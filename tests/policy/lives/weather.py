@@ -26,6 +26,7 @@ class Weather:
 
     def __init__(self, cluster: Cluster, spec: Workload) -> None:
         self.cluster = cluster
+        self.spec = spec
         self.expected = {one.name: one.expected_pods for one in spec.components}
         """By component, over all its copies."""
         self.selection = selection_of(spec.policy)

@@ -18,5 +18,5 @@ from tests.policy.lives.life import Life
 def test_D31_all_who_live_a_life_take_the_same_turn():
     life = Life()
     breakable = {kind for kind in OperationKind if is_breakable(life.spec, life.state, kind)}
-    assert breakable == set(OperationKind) - {OperationKind.PREPARE, OperationKind.CREATE}
+    assert breakable == set(OperationKind) - {OperationKind.PREPARE, OperationKind.CREATE, OperationKind.RESET}
     assert {one.turn for one in (past, simulation, production, flow)} == {loop.turn}

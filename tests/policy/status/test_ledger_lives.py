@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
 
@@ -48,6 +48,16 @@ def test_P5_the_buckets_of_any_life_add_up_to_its_age(spec: Workload, seed: int)
         assert milliseconds(spans[-1].end, play.cluster.now) == 0
 
 
+def resets_of(play: Play) -> list[tuple[datetime, datetime]]:
+    """Return from when to when resets removed their attempts, which their workflow knew at their ends."""
+    found: list[tuple[datetime, datetime]] = []
+    for before, after in pairwise(play.flow.moments):
+        operation = before.state.operation
+        if operation is not None and operation.restart is not None and after.state.restarts > before.state.restarts:
+            found.append((operation.restart.at, after.at))
+    return found
+
+
 @pytest.mark.row("P5", level="pure")
 @given(spec=SPECS, seed=SEEDS)
 def test_P5_only_time_with_pods_is_moved_between_buckets(spec: Workload, seed: int):
@@ -55,10 +65,11 @@ def test_P5_only_time_with_pods_is_moved_between_buckets(spec: Workload, seed: i
     play = lived(spec, seed)
     spans = counted(play)
     naive = dict.fromkeys(Bucket, timedelta())
-    at, bucket = START, Bucket.QUEUED
+    at, bucket, resets = START, Bucket.QUEUED, resets_of(play)
     for moment in (*play.flow.moments, None):
         until = min(moment.at if moment is not None else play.cluster.now, spans[-1].end)
-        naive[bucket] += max(until - at, timedelta())
+        removing = bucket is Bucket.DETECTING and any(begin <= at and until <= end for begin, end in resets)
+        naive[Bucket.REMOVING if removing else bucket] += max(until - at, timedelta())
         at = max(until, at)
         if moment is not None:
             bucket = bucket_of(moment.spec, moment.state) or Bucket.SUSPENDED

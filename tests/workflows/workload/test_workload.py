@@ -82,7 +82,7 @@ async def test_reset_within_its_history_budget(environment: Environment):
         await run.entered("report", 2)
         used = await events(handle) - before
         print(f"MEASURED {used} events of a reset")
-        assert used <= 50, used
+        assert used <= 45, used
         assert run.cluster.overlaps == 0
         await run.cluster.sees(handle, 2, succeeded=2, complete=True)
         result = await handle.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.activities.operations.deadline import Deadline, Grace
+from holdfast.activities.site.deadline import Deadline, Grace
 from holdfast.model import Interval
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
