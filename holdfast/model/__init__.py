@@ -16,6 +16,7 @@ from holdfast.model.entities.nodes import (
 from holdfast.model.life.report import Condition, Event, Report
 from holdfast.model.life.state import (
     Attempt,
+    Barrier,
     Cause,
     Claims,
     CopyRestarts,
@@ -85,6 +86,7 @@ from holdfast.model.vocabulary import (
     Reason,
     RefusedCreate,
     Renewal,
+    RestartMode,
     Scope,
     StartStatus,
     SuccessOperator,
@@ -99,6 +101,7 @@ __all__ = [
     "Answers",
     "AtEnd",
     "Attempt",
+    "Barrier",
     "Bounded",
     "Budget",
     "BudgetStatus",
@@ -166,6 +169,7 @@ __all__ = [
     "RefusedCreate",
     "Remnant",
     "Renewal",
+    "RestartMode",
     "Replacement",
     "Report",
     "Rule",

@@ -360,4 +360,4 @@ def _object_seen(kind: KindKey) -> Callable[[Mapping[str, Any]], ObjectSeen | No
 
 
 def _hot_pod(seen: PodSeen) -> bool:
-    return seen.facts.state.name in {"FAILED", "SUCCEEDED", "TERMINATING"}
+    return seen.facts.restarted or seen.facts.state.name in {"FAILED", "SUCCEEDED", "TERMINATING"}

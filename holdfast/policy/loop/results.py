@@ -22,6 +22,7 @@ from holdfast.model import (
     Stage,
     State,
 )
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -36,6 +37,7 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.words import shortened
+from holdfast.policy.attempt.barrier import gathered, lifted
 from holdfast.policy.attempt.ending import idle
 from holdfast.policy.attempt.health import LIVE, pause_of, removal_due
 from holdfast.policy.attempt.park import asleep, returned
@@ -97,6 +99,8 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return staged(state, event, operation.attempt, now)
         case Cleared(done=True) if live and attempt is not None:
             return _cleared(state, attempt, now)
+        case Lifted() if live and attempt is not None and attempt.barrier is not None:
+            return lifted(state, attempt, attempt.barrier, event, now)
         case Parked() if live and attempt is not None and attempt.parking is Parking.GOING:
             return _parked(state, attempt, event, now)
         case Unparked() if live and attempt is not None:
@@ -132,7 +136,18 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return hold(state, shortened(message), newest, now)
         case OperationRefused(type_, message):
             return _refused(state, type_, message, now)
-        case Looked() | Created() | Replaced() | Staged() | Cleared() | Parked() | Unparked() | Removed() | Reported():
+        case (
+            Looked()
+            | Created()
+            | Lifted()
+            | Replaced()
+            | Staged()
+            | Cleared()
+            | Parked()
+            | Unparked()
+            | Removed()
+            | Reported()
+        ):
             pass  # It changed nothing, or is about an earlier attempt. Named, so that the type checker finds a new one.
     return state
 
@@ -177,6 +192,7 @@ def _replaced(state: State, attempt: Attempt, operation: Operation, event: Repla
         launch_failure=event.failure,
         warming={**attempt.warming, **dict.fromkeys(made, now)},
     )
+    attempt = gathered(attempt, now)
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
 
 
@@ -222,7 +238,7 @@ def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) ->
         return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
     if not event.done:
         return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + event.turn % 2)))
-    state = edit(state, attempt=returned(attempt, now))
+    state = edit(state, attempt=gathered(returned(attempt, now), now))
     return edit(state, observation=None, looked_at=None, in_doubt=True)
 
 
@@ -239,7 +255,7 @@ def _told(state: State, event: OperationEnd, operation: Operation) -> State:
             ended = False
         case Removed(gone=gone):
             ended = gone
-        case Cleared(done=done) | Parked(done=done) | Unparked(done=done):
+        case Cleared(done=done) | Lifted(done=done) | Parked(done=done) | Unparked(done=done):
             ended = done
         case Prepared() | Created() | Replaced() | Looked() | Checkpointed() | Reported():
             ended = True

@@ -63,6 +63,8 @@ class Restart:
     """The rule's pause before the next attempt; None: the policy's."""
     requeue: bool = False
     """Whether the workload goes back to its queue once this attempt is gone."""
+    in_place: bool = False
+    """Whether the attempt restarts in its pods, and is not removed (row J24)."""
 
 
 @dataclass(frozen=True, slots=True)

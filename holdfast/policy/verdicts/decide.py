@@ -23,6 +23,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.life.state import STANDSTILL
+from holdfast.policy.attempt.barrier import recreates
 from holdfast.policy.attempt.checkpoint import before_suspension, checkpoint_request, expired, kills, may_ask
 from holdfast.policy.attempt.ending import clearing
 from holdfast.policy.attempt.health import (
@@ -189,6 +190,8 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     assert attempt is not None
     if attempt.interrupted:
         return Resubmit(attempt.interrupted)
+    if attempt.is_restarting:
+        return Ignore("its pods restart in place")
     seen = current(state)
     due = due_replacements(spec, state, seen)
     succeeded = reached(spec, state, seen, {one.component for one in due})
@@ -314,14 +317,18 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         if budget.limit is not None and used >= budget.limit:
             why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
             return Fail(budget.exceeded, as_recorded(ruling.failure), why)
+    exclude = blamed(state.policy.exclusion, found, now)
+    # Pods that stay can neither pause, nor leave a node, nor be queued.
+    new_pods = bool(exclude) or ruling.action.pause is not None or ruling.action.requeue
     return Restart(
         as_recorded(ruling.failure),
         ruling.rule,
         charge,
-        blamed(state.policy.exclusion, found, now),
+        exclude,
         limited=ruling.action.limit is not None,
         pause=ruling.action.pause,
         requeue=ruling.action.requeue,
+        in_place=not new_pods and not recreates(state),
     )
 
 

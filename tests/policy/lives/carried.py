@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.activities.facts.pods import PodState
 from holdfast.model import Answers, Observation, OperationKind, Remnant
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -44,6 +45,8 @@ class Activities(Making):
                 return self.replace(given)
             case OperationKind.CLEAR:
                 return self.clear(given)
+            case OperationKind.BARRIER:
+                return self.barrier(given)
             case OperationKind.PARK:
                 return self.park(given)
             case OperationKind.UNPARK:
@@ -177,6 +180,10 @@ class Activities(Making):
                 return Checkpointed(answers=answers, blind=self.cluster.blind())
 
     # --- suspension in place
+
+    def barrier(self, given: Given) -> Steps[Lifted]:
+        yield from self._report(given.report)
+        return Lifted(done=True)
 
     def park(self, given: Given) -> Steps[Parked]:
         """Suspend what is unfinished, and prove that no pod of it is left."""
