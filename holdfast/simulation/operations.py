@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from holdfast.activities.facts.pods import PodState
 from holdfast.model import (
     Answers,
     Component,
@@ -325,7 +326,7 @@ class Activity:
         """Wait until all pods run; the containers of a simulated pod restart at once, and wait for no others."""
         pods = [pod for pod in self._world.pods if pod.thing.attempt == self._number and not pod.finished]
         expected = sum(one.expected_pods for one in self._first)
-        if len([pod for pod in pods if pod.state is PodState.RUNNING]) >= expected:
+        if sum(pod.state is PodState.RUNNING for pod in pods) >= expected:
             return Lifted(done=True)
         if self._operation.until is not None and len(pods) < expected:
             return Lifted(done=False, refused=f"{expected - len(pods)} pods are gone")

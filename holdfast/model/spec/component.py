@@ -247,8 +247,8 @@ class Component(Model):
     @property
     def restarts_in_place(self) -> bool:
         """Whether all its pods have an in-place restart agent (row J24)."""
-        specs = [self.pod_template(one).get("spec") for one in self.pod_sets]
-        return bool(specs) and all(isinstance(one, dict) and restart_agent(one) for one in specs)
+        templates = [self.pod_template(one) for one in self.pod_sets]
+        return bool(templates) and all(restart_agent(one.get("spec") or {}) for one in templates)
 
     @property
     def completes(self) -> bool:
