@@ -11,9 +11,10 @@ neither a token nor the network: its orders are annotations of its pod, which th
 
 from __future__ import annotations
 
-import http.server
+import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -29,6 +30,9 @@ from holdfast.agent.machine import EXIT_REFUSED
 POLL: Final = 0.1
 """Seconds between two looks at the orders; the kubelet writes a changed annotation within about a second."""
 _RAN: Final = "ran"
+PROBE_PATH: Final = "/barrier-is-down"
+PROBE_PORT: Final = 8081
+EXIT_CODE: Final = 1
 
 
 class Act(Enum):
@@ -75,9 +79,9 @@ class Settings:
 
     orders: Path
     memory: Path
-    probe_path: str = "/barrier-is-down"
-    probe_port: int = 8081
-    exit_code: int = 1
+    probe_path: str = PROBE_PATH
+    probe_port: int = PROBE_PORT
+    exit_code: int = EXIT_CODE
     """The exit code by which it restarts its pod."""
 
 
@@ -89,15 +93,15 @@ def read(environment: Mapping[str, str]) -> Settings:
     """
     if environment.get("WORKER_COMMAND"):
         raise SettingsError("WORKER_COMMAND: expected none: this agent runs as a sidecar, beside the program")
-    path = environment.get("STARTUP_PROBE_PATH") or Settings.probe_path
+    path = environment.get("STARTUP_PROBE_PATH") or PROBE_PATH
     if not path.startswith("/"):
         raise SettingsError(f"STARTUP_PROBE_PATH: {path!r}: expected a path that begins with /")
     return Settings(
         orders=Path(names.IN_PLACE_ORDERS_DIRECTORY),
         memory=Path(names.IN_PLACE_MEMORY_DIRECTORY),
         probe_path=path,
-        probe_port=_number(environment, "STARTUP_PROBE_PORT", Settings.probe_port, 65535),
-        exit_code=_number(environment, "IN_PLACE_RESTART_EXIT_CODE", Settings.exit_code, 255),
+        probe_port=_number(environment, "STARTUP_PROBE_PORT", PROBE_PORT, 65535),
+        exit_code=_number(environment, "IN_PLACE_RESTART_EXIT_CODE", EXIT_CODE, 255),
     )
 
 
@@ -158,23 +162,21 @@ class Agent:
         self._ran = attempt
 
     def _answer_probe(self) -> None:
-        server = http.server.ThreadingHTTPServer(("", self._settings.probe_port), _answering(self._settings.probe_path))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        server = socket.create_server(("", self._settings.probe_port), family=family, dualstack_ipv6=both)
+        threading.Thread(target=_answer, args=(server, self._settings.probe_path), daemon=True).start()
 
 
-def _answering(path: str) -> type[http.server.BaseHTTPRequestHandler]:
-    class Probe(http.server.BaseHTTPRequestHandler):
-        """Answers the startup probe."""
-
-        def do_GET(self) -> None:
-            """Answer 200 at the probe's path."""
-            self.send_response(200 if self.path == path else 404)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Log no request."""
-
-    return Probe
+def _answer(server: socket.socket, path: str) -> None:
+    """Answer each request for the startup probe's path with 200, and any other with 404."""
+    while True:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(1)
+            words = connection.recv(4096).split(b" ", 2)
+            status = b"200 OK" if words[1:2] == [path.encode()] else b"404 Not Found"
+            connection.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
 def _integer(file: Path) -> int | None:
