@@ -227,6 +227,8 @@ def _restart(state: State, decision: Restart, now: datetime) -> State:
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
+    if decision.recreated:
+        why += f"; it is recreated, since {decision.recreated}"
     state = charged(state, charge, now, requeue=decision.requeue)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})

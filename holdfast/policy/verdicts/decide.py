@@ -318,8 +318,9 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
             why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
             return Fail(budget.exceeded, as_recorded(ruling.failure), why)
     exclude = blamed(state.policy.exclusion, found, now)
-    # Pods that stay can neither pause, nor leave a node, nor be queued.
-    new_pods = bool(exclude) or ruling.action.pause is not None or ruling.action.requeue
+    action, recreated = ruling.action, recreates(state)
+    if not recreated and (exclude or action.pause is not None or action.requeue):
+        recreated = "its rule pauses, avoids the node, or queues it again"
     return Restart(
         as_recorded(ruling.failure),
         ruling.rule,
@@ -328,7 +329,8 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         limited=ruling.action.limit is not None,
         pause=ruling.action.pause,
         requeue=ruling.action.requeue,
-        in_place=not new_pods and not recreates(state),
+        in_place=not recreated,
+        recreated=recreated if state.attempt is not None and state.attempt.barrier is not None else "",
     )
 
 
