@@ -51,7 +51,7 @@ def _lost(seen: Observation | None) -> str:
     absent = sum(view.absent for view in views)
     if absent or seen.missing:
         return "1 pod is gone" if absent == 1 else f"{absent} pods are gone" if absent else f"{seen.missing[0]} is gone"
-    if any(view.complete or view.failed for view in views):
+    if any((view.complete and view.pods.expected) or view.failed for view in views):
         return "a part of it has ended"
     for word, count in (
         ("failed", seen.pods.failed),
