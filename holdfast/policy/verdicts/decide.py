@@ -17,6 +17,7 @@ from holdfast.model import (
     Observation,
     Phase,
     Reason,
+    RestartMode,
     Scope,
     Stage,
     State,
@@ -330,7 +331,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         pause=ruling.action.pause,
         requeue=ruling.action.requeue,
         in_place=not recreated,
-        recreated=recreated if state.attempt is not None and state.attempt.barrier is not None else "",
+        recreated=recreated if state.policy.restart_mode is RestartMode.IN_PLACE else "",
     )
 
 
