@@ -32,7 +32,7 @@ def recreates(state: State) -> str:
     """Return why a restart of the living attempt must recreate it; empty if it can restart in place."""
     attempt, seen = state.attempt, current(state)
     if attempt is None or attempt.barrier is None:
-        return "not all its pods have an in-place restart agent"
+        return "its pods have no barrier: each needs an in-place restart agent, and a gang has its rendezvous instead"
     if not attempt.barrier.is_lifted:
         return "its pods have not all started yet"
     if attempt.stage is not Stage.SUBMITTED or attempt.launch_failure is not None or attempt.making or attempt.parked:

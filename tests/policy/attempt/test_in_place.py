@@ -170,7 +170,7 @@ def test_J24_without_an_agent_in_each_pod_it_is_recreated(agent: dict[str, Any] 
     one.pods("worker", running=1, failed=1)
     assert (one.attempt, one.kinds().count("barrier")) == (2, 0)
     (reset,) = [each.message for each in one.state.causes if each.reason is Reason.RESETTING]
-    assert reset.endswith("it is recreated, since not all its pods have an in-place restart agent")
+    assert "it is recreated, since its pods have no barrier: each needs an in-place restart agent" in reset
 
 
 @ROW
