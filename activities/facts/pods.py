@@ -243,9 +243,7 @@ def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return mapping(state.get("terminated")) or mapping(mapping(container.get("lastState")).get("terminated"))
 
 
-def _restarted(
-    raw: Mapping[str, Any], status: Mapping[str, Any], why: str, since: datetime | None
-) -> dict[str, Any]:
+def _restarted(raw: Mapping[str, Any], status: Mapping[str, Any], why: str, since: datetime | None) -> dict[str, Any]:
     """Return the failure of a pod that restarted in place on its own, while the kubelet still shows what ended."""
     ended = next(_failed_containers(status, _sidecars(raw)), None)
     container = ended[2] if ended is not None else mapping(None)

@@ -41,7 +41,10 @@ def add_barrier(spec: dict[str, Any], path: str) -> None:
         {"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
         for name, annotation in names.IN_PLACE_ORDERS.items()
     ]
-    volumes: dict[str, dict[str, Any]] = {ORDERS_VOLUME: {"downwardAPI": {"items": orders}}, MEMORY_VOLUME: {"emptyDir": {}}}
+    volumes: dict[str, dict[str, Any]] = {
+        ORDERS_VOLUME: {"downwardAPI": {"items": orders}},
+        MEMORY_VOLUME: {"emptyDir": {}},
+    }
     mounts = {ORDERS_VOLUME: names.IN_PLACE_ORDERS_DIRECTORY, MEMORY_VOLUME: names.IN_PLACE_MEMORY_DIRECTORY}
     present = mappings(spec.get("volumes"))
     for name in volumes:

@@ -106,7 +106,9 @@ def lifted(state: State, attempt: Attempt, barrier: Barrier, event: Lifted, now:
         return edit(state, attempt=attempt)
     attempt = edit(attempt, ready_at=None, submitted_at=now, told=None)
     state = edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
-    text = f"attempt {attempt.number} restarted in place: all its pods are at in-place restart attempt {barrier.attempt}"
+    text = (
+        f"attempt {attempt.number} restarted in place: all its pods are at in-place restart attempt {barrier.attempt}"
+    )
     state = enter(state, Phase.RESUMING, Reason.RESTARTED_IN_PLACE, text, now)
     return cause(state, Reason.RESTARTED_IN_PLACE, text, now)
 

@@ -89,14 +89,22 @@ def in_place(name: str, token: int, **policy: Any) -> Json:
 def _files() -> list[Json]:
     """Return the agent's source files: the image on the node may be older than they are."""
     paths = [SOURCES / "__init__.py", SOURCES / "names.py", *sorted((SOURCES / "agent").glob("*.py"))]
-    return [{"key": "-".join(one.relative_to(SOURCES).parts), "path": f"holdfast/{one.relative_to(SOURCES)}"} for one in paths]
+    return [
+        {"key": "-".join(one.relative_to(SOURCES).parts), "path": f"holdfast/{one.relative_to(SOURCES)}"}
+        for one in paths
+    ]
 
 
 async def with_agent(space: Space) -> None:
     """Put the agent's source into the namespace."""
     data = {one["key"]: (SOURCES.parent / one["path"]).read_text() for one in _files()}
     await space.site.kube.create(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "agent", "namespace": space.namespace}, "data": data}
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "agent", "namespace": space.namespace},
+            "data": data,
+        }
     )
 
 
@@ -222,20 +230,22 @@ async def test_J24_a_deleted_pod_is_replaced_and_the_others_stay(ground: Space):
 
 
 @ROW("J24", level="e2e")
-async def test_J24_a_pod_that_goes_while_they_restart_means_a_new_attempt(ground: Space):
+async def test_J24_while_a_pod_is_still_going_a_restart_means_a_new_attempt(ground: Space):
     handle, _, programs = await began(ground, token())
     before = await places(ground)
-    pods = await ground.site.objects("v1", "Pod", ground.namespace)
+    (pod, *_) = await ground.site.objects("v1", "Pod", ground.namespace)
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    await ground.finalize("v1", "Pod", name, "example.com/hold")
     async with programs.watched():
-        await asyncio.to_thread(programs.kill)
-        (gone, *_) = pods
-        name, uid = gone["metadata"]["name"], gone["metadata"]["uid"]
         await ground.site.kube.delete("v1", "Pod", name, ground.namespace, uid=uid)
-        status = await reach(ground, handle, "Running", None)
-        await programs.run(status.restarts)
+        await reach(ground, handle, "Resetting", 1)
+        await ground.finalize("v1", "Pod", name)
+        await programs.run(1)
     assert programs.mixed == []
-    assert not {uid} & {one[0] for one in await places(ground)}
-    assert len(before) == PODS
+    status = await reach(ground, handle, "Running", 2)
+    (reset,) = [one.message for one in status.causes if one.reason == "Resetting"]
+    assert "it is recreated, since a pod of it is being deleted" in reset
+    assert not before & await places(ground)
 
 
 @ROW("J24", level="e2e")

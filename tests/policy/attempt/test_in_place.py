@@ -52,7 +52,12 @@ def component(name: str, agent: dict[str, Any] | None = AGENT) -> Component:
     pods: dict[str, Any] = {"containers": [{"name": "main", "image": "train:1"}]}
     if agent is not None:
         pods["initContainers"] = [agent]
-    template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": pods}}}
+    template = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": pods}},
+    }
     return Component(
         name=name,
         template=template,
