@@ -38,8 +38,8 @@ from holdfast.activities.operations.report import report
 from holdfast.activities.operations.scale import resize_rendezvous, scale
 from holdfast.activities.site.site import Site
 from holdfast.model import Limits, OperationKind
-from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.calls.barrier import BarrierInput, Lifted
+from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,

@@ -71,7 +71,7 @@ ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
 
 # Annotations of pods whose programs start together (row J24); their agent reads the first two as files.
 ANNOTATION_RESTART_REQUEST: Final = f"{GROUP}/in-place-restart-request"
-"""The in-place restart attempt that the pod is to reach: an agent whose programs run at a lower one restarts its pod."""
+"""The in-place restart attempt that the pod is to reach: where programs run at a lower one, the agent restarts it."""
 ANNOTATION_IN_PLACE_ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"
 """JobSet's own: the in-place restart attempt at which the pod's programs may run."""
 IN_PLACE_ORDERS: Final = {"request": ANNOTATION_RESTART_REQUEST, "attempt": ANNOTATION_IN_PLACE_ATTEMPT}

@@ -12,7 +12,6 @@ from holdfast.agent.in_place import main as run_in_place
 from holdfast.agent.machine import EXIT_REFUSED
 from holdfast.agent.settings import SettingsError, read
 
-
 IN_PLACE: Final = "in-place"
 """The first argument that selects the in-place restart agent."""
 

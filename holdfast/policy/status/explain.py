@@ -286,12 +286,11 @@ def _now(spec: Workload, state: State) -> str:
     if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
         again = any(operation.launches.values()) or operation.copies
         return f"{'making again' if again else 'creating'} {titles_again(spec, attempt)}"
-    if attempt is not None and attempt.barrier is not None and operation is not None:
-        if operation.kind is OperationKind.BARRIER:
-            pods, number = expected_now(spec, state), attempt.barrier.attempt
-            count = "its pod" if pods == 1 else f"all {pods} pods"
-            doing = "restarting in place" if attempt.is_restarting else "starting its programs together"
-            return f"{doing}: waiting for {count} to be at the barrier of in-place restart attempt {number}"
+    if attempt is not None and attempt.barrier is not None and not attempt.barrier.is_lifted and operation is not None:
+        pods, number = expected_now(spec, state), attempt.barrier.attempt
+        count = "its pod" if pods == 1 else f"all {pods} pods"
+        doing = "restarting in place" if attempt.is_restarting else "starting its programs together"
+        return f"{doing}: waiting for {count} to be at the barrier of in-place restart attempt {number}"
     if is_clearing(state):
         active = spec.titles(active_in(spec, state)) or "it"
         return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"

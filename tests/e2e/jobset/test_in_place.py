@@ -24,7 +24,7 @@ from holdfast.local import Stack
 from holdfast.model import OperationKind
 from tests.e2e.ground.held import open_real
 from tests.e2e.ground.site import open_site, until
-from tests.e2e.ground.space import Handle, Space
+from tests.e2e.ground.space import FOREIGN_FINALIZER, Handle, Space
 from tests.e2e.jobset.jobset_life import Json, counted, ended, reach, told
 from tests.e2e.nodes.test_real_node import real as real
 from tests.e2e.peers.jobsets import jobset
@@ -235,7 +235,7 @@ async def test_J24_while_a_pod_is_still_going_a_restart_means_a_new_attempt(grou
     before = await places(ground)
     (pod, *_) = await ground.site.objects("v1", "Pod", ground.namespace)
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    await ground.finalize("v1", "Pod", name, "example.com/hold")
+    await ground.finalize("v1", "Pod", name, FOREIGN_FINALIZER)
     async with programs.watched():
         await ground.site.kube.delete("v1", "Pod", name, ground.namespace, uid=uid)
         await reach(ground, handle, "Resetting", 1)
