@@ -1,4 +1,4 @@
-"""Reads where a pod stands at its barrier, from its annotations and the kubelet's status of its agent. Pure (row J24)."""
+"""Reads where a pod stands at its barrier, from its annotations and the kubelet's status. Pure (row J24)."""
 
 from __future__ import annotations
 
