@@ -25,8 +25,10 @@ from holdfast.model import (
     Timings,
 )
 from holdfast.model.calls.barrier import Lifted
+from holdfast.model.life.ledger import Bucket
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.status.ledger import Moment, spans_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Suspended
 from tests.policy.lives.elements import Elements, config, jobs
@@ -231,3 +233,24 @@ def test_J24_its_status_names_the_attempt_in_place():
     going = status_of(one.spec, one.state, one.now, "uid").barrier
     assert going is not None
     assert (going.attempt, going.is_lifted) == (1, False)
+
+
+@ROW
+def test_J24_work_since_the_last_save_is_lost_and_the_restart_is_a_start():
+    one = life(hold=OperationKind.BARRIER)
+    begin, moments = one.now, [Moment(one.now, one.spec, one.state)]
+    one.after(minutes=30)
+    one.restarts("worker")
+    moments.append(Moment(one.now, one.spec, one.state))
+    one.after(seconds=20)
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    moments.append(Moment(one.now, one.spec, one.state))
+    found = spans_of(begin, moments, one.now + timedelta(minutes=5))
+    assert [(span.bucket, span.milliseconds / 1000) for span in found] == [
+        (Bucket.LOST, 1800),
+        (Bucket.STARTING, 20),
+        (Bucket.PRODUCTIVE, 300),
+    ]
+    assert {span.attempt for span in found} == {1}
