@@ -28,6 +28,8 @@ from holdfast.model.calls.barrier import BarrierInput, Lifted
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 1.0
+_POLL_IDLE = 5.0
+"""The longest time between looks at pods that start for the first time: they may wait for a node for hours."""
 _TOLD = 16
 """How many of the pods waited for are named."""
 
@@ -73,17 +75,18 @@ async def barrier(site: Site, given: BarrierInput) -> Lifted:
 async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
     """Act and look, repeatedly, until the programs of all pods have started at the attempt."""
     grace = Grace(site.grace(given.grace)) if given.grace is not None else None
-    delay, expected = _POLL_FIRST, sum(one.expected_pods for one in given.plan)
+    longest = _POLL_LAST if grace is not None else _POLL_IDLE
+    delay, expected, last = _POLL_FIRST, sum(one.expected_pods for one in given.plan), -1
     while True:
         try:
             owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
             if owner is None:
                 raise _Refused(GONE)
-            pods = await _pods(site, given)
+            pods, going = await _pods(site, given)
             begun = [pod for pod in pods if pod.has_begun(given.in_place)]
             if len(begun) >= expected and len(begun) == len(pods):
                 return
-            await _advance(site, given, pods, expected)
+            await _advance(site, given, pods, expected, going)
             there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
             if grace is not None:
                 await _check_lost(site, pods, expected)
@@ -93,6 +96,8 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
             left = [f"Pod {pod.name}" for pod in pods if pod not in there]
             doing = f"{len(there)} of {expected} pods are at in-place restart attempt {given.in_place}"
             pulse.say(doing, left[:_TOLD], max(len(left), expected - len(there)))
+            moved, last = len(there) + len(begun) != last, len(there) + len(begun)
+            delay = _POLL_FIRST if moved else min(delay * 1.5, longest)
         except Unreachable as error:
             pulse.say(f"waiting for pods: the API server does not answer: {error.message}", *pulse.told)
             if grace is not None:
@@ -100,11 +105,10 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
             await asyncio.sleep(RETRY_FIRST)
         pulse.blind = site.blind(pulse.blind)
         await asyncio.sleep(delay)
-        delay = min(delay * 1.5, _POLL_LAST)
 
 
-async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: int) -> None:
-    """Ask pods to come to the barrier; let their programs start once all are there."""
+async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: int, going: int) -> None:
+    """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends."""
     goal = given.in_place
     late = next((pod for pod in pods if pod.stands.requested > goal), None)
     if late is not None:
@@ -117,7 +121,7 @@ async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: 
         if given.resume_from is not None:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
         await _annotate(site, given, [(pod, request) for pod in behind])
-    elif len(there) + passed == len(pods) and len(pods) >= expected:
+    elif len(there) + passed == len(pods) and len(pods) >= expected and not going:
         attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
         restarts = names.ANNOTATION_RESTARTS_SEEN
         await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
@@ -133,18 +137,20 @@ async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
         raise _Refused(f"node {min(down)} is down")
 
 
-async def _pods(site: Site, given: BarrierInput) -> list[_Pod]:
-    """Return the attempt's pods that have not ended and are not being deleted."""
+async def _pods(site: Site, given: BarrierInput) -> tuple[list[_Pod], int]:
+    """Return the attempt's pods that have not ended, and how many others are being deleted: they may still run."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
     listed = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels))["items"]
     own = await own_pods(site, given.target, given.plan, listed, controller_of)
     found: list[_Pod] = []
+    going = 0
     for raw in own:
         stands = barrier_facts(raw)
         facts = pod_facts(raw)
+        going += facts.state is PodState.TERMINATING
         if stands is not None and facts.state in {PodState.PENDING, PodState.RUNNING}:
             found.append(_Pod(raw, facts.name, facts.node, stands))
-    return found
+    return found, going
 
 
 async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, dict[str, str | None]]]) -> None:
