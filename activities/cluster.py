@@ -25,6 +25,7 @@ from holdfast.activities.nodes.machine import Provisioning
 from holdfast.activities.nodes.machine_identity import Identities
 from holdfast.activities.nodes.marks import look_nodes, mark_nodes
 from holdfast.activities.objects.rehearse import rehearse_change
+from holdfast.activities.operations.barrier import barrier
 from holdfast.activities.operations.checkpoint import checkpoint
 from holdfast.activities.operations.clear import clear
 from holdfast.activities.operations.create import create
@@ -40,6 +41,7 @@ from holdfast.activities.operations.scale import resize_rendezvous, scale
 from holdfast.activities.progress.follow import follow
 from holdfast.activities.site.site import Site
 from holdfast.model import Limits, OperationKind
+from holdfast.model.calls.barrier import BarrierInput, Lifted
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
 from holdfast.model.calls.cluster import (
     Checkpointed,
@@ -225,6 +227,11 @@ class ClusterActivities:
     async def clear(self, given: ClearInput) -> Cleared:
         """Delete the objects of an ended workload that are still active, and keep those that have ended."""
         return await clear(self._site, given)
+
+    @activity.defn(name=OperationKind.BARRIER)
+    async def barrier(self, given: BarrierInput) -> Lifted:
+        """Bring all pods of an attempt to their barrier, and let their programs start."""
+        return await barrier(self._site, given)
 
     @activity.defn(name=OperationKind.PARK)
     async def park(self, given: ParkInput) -> Parked:

@@ -72,6 +72,18 @@ ANNOTATION_STEP: Final = f"{GROUP}/step"
 """A pod's own word of its step, as JSON (row P1)."""
 ANNOTATION_RESUME_FROM: Final = f"{GROUP}/resume-from"
 
+# Annotations of pods whose programs start together (row J24); their agent reads the first two as files.
+ANNOTATION_RESTART_REQUEST: Final = f"{GROUP}/in-place-restart-request"
+"""The in-place restart attempt that the pod is to reach: where programs run at a lower one, the agent restarts it."""
+ANNOTATION_IN_PLACE_ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"
+"""JobSet's own: the in-place restart attempt at which the pod's programs may run."""
+IN_PLACE_ORDERS: Final = {"request": ANNOTATION_RESTART_REQUEST, "attempt": ANNOTATION_IN_PLACE_ATTEMPT}
+"""The files of the agent, each with the annotation that it shows."""
+IN_PLACE_ORDERS_DIRECTORY: Final = f"/var/run/{GROUP}/in-place-restart"
+IN_PLACE_MEMORY_DIRECTORY: Final = f"/var/lib/{GROUP}/in-place-restart"
+ANNOTATION_RESTARTS_SEEN: Final = f"{GROUP}/in-place-restarts-seen"
+"""How often the pod's agent had been restarted when the pod's programs were last allowed to start."""
+
 ANNOTATION_LIFE: Final = f"{GROUP}/life"
 """On the custom resource of a workload: its own uid. A copied or restored resource has the uid of another (F7)."""
 
@@ -109,6 +121,8 @@ ENV_CODEC_ACCEPT_PLAINTEXT: Final = "HOLDFAST_CODEC_ACCEPT_PLAINTEXT"
 ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
 ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
 ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
+ENV_IN_PLACE_ATTEMPT: Final = "HOLDFAST_IN_PLACE_RESTART_ATTEMPT"
+"""The in-place restart attempt of the pod: unlike the attempt, it changes without a new pod (row J24)."""
 
 # Environment of a member's agent, and the audience of its token (docs/decisions/0030-rendezvous.md).
 ENV_RENDEZVOUS: Final = "HOLDFAST_RENDEZVOUS"

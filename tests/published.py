@@ -24,15 +24,9 @@ SUITES: Final = {
 _KIND: Final = "no workload: the configuration of a kind cluster, which is no object of Kubernetes"
 _GROUP: Final = "no workload: it describes a group of pods to the scheduler; apply it with kubectl"
 _PRIORITY: Final = "no workload: a PriorityClass; apply it with kubectl"
-_IN_PLACE: Final = (
-    "refused: `restartStrategy: InPlaceRestart`. JobSet's admission refuses it too, unless its feature gate "
-    "`InPlaceRestart` is on, which is off by default"
-)
 REASONS: Final = {
     "jobset/argo-workflow/rbac.yaml": "no workload: rights for Argo; apply them with kubectl",
     "jobset/argo-workflow/workflow.yaml": "no workload: an Argo Workflow, whose step creates a JobSet itself",
-    "jobset/in-place-restart/jobset-main-container-mode.yaml": _IN_PLACE,
-    "jobset/in-place-restart/jobset-sidecar-container-mode.yaml": _IN_PLACE,
     "jobset/in-place-restart/service-account.yaml": "no workload: rights for its agent; apply them with kubectl",
     "jobset/prometheus-operator/prometheus.yaml": "no workload: it monitors JobSet's own controller",
     "jobset/tpu-multislice/kueue-config.yaml": "no workload: the configuration of Kueue; apply it with kubectl",

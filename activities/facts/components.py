@@ -89,6 +89,7 @@ def view_of(
         backs_off_until=_backs_off_until(component, facts, pods) if failed_pods else None,
     )
     failures = [_pod_failure(pod, look) for pod in failed_pods]
+    failures += [_pod_failure(pod, look) for pod in pods if pod.restarted and not complete]
     if look.marks and not view.complete:
         alive = [pod for pod in pods if pod.state is not PodState.FAILED]
         failures += on_marked([*alive, *failed_pods], look.marks, look.attempt, look.at)

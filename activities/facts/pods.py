@@ -10,11 +10,12 @@ from sys import intern
 from typing import Any, Final
 
 from holdfast import names
+from holdfast.activities.facts.barrier import barrier_facts, waits_alone
 from holdfast.activities.facts.objects import copy_of
 from holdfast.activities.facts.scheduling import unscheduled
 from holdfast.activities.kube.owners import Ref, controller_of
 from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of, version_of
-from holdfast.model import DEADLINE_EXCEEDED, FailureClass
+from holdfast.model import DEADLINE_EXCEEDED, FailureClass, Reason
 
 MESSAGE_MAXIMUM = 200
 
@@ -83,6 +84,8 @@ class PodFacts:
     """From when on the wait of a pod without a node is worth reporting, once the scheduler has said why."""
     controller: Ref | None = None
     """Its controller, by its owner references."""
+    restarted: bool = False
+    """Whether it waits at its barrier, and was not asked to (row J24): its agent restarted it, or it is new."""
     copy: int | None = None
     """The index of its component's copy that created it; None if the component has no copies."""
 
@@ -109,8 +112,12 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         "controller": controller_of(raw),
         "copy": copy_of(raw),
     }
+    at_barrier = barrier_facts(raw) if state in {PodState.PENDING, PodState.RUNNING} else None
+    waits = waits_alone(at_barrier)
     if state is PodState.FAILED:
         facts |= _failure(raw, status)
+    elif at_barrier is not None and waits:
+        facts |= _restarted(raw, status, waits, at_barrier.since)
     elif state is PodState.PENDING and facts["node"]:
         facts |= _stuck(status, facts["created"])
     elif state is PodState.PENDING:
@@ -234,6 +241,20 @@ def _last_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a container's last termination: the current one, or the one before its restart."""
     state = mapping(container.get("state"))
     return mapping(state.get("terminated")) or mapping(mapping(container.get("lastState")).get("terminated"))
+
+
+def _restarted(raw: Mapping[str, Any], status: Mapping[str, Any], why: str, since: datetime | None) -> dict[str, Any]:
+    """Return the failure of a pod that restarted in place on its own, while the kubelet still shows what ended."""
+    ended = next(_failed_containers(status, _sidecars(raw)), None)
+    container = ended[2] if ended is not None else mapping(None)
+    return {
+        "restarted": True,
+        "failure_class": FailureClass.APP,
+        "reason": Reason.POD_RESTARTED.value,
+        "exit_code": int(container["exitCode"]) if container else None,
+        "message": why,
+        "failure_time": time_of(container.get("finishedAt")) or since,
+    }
 
 
 def _condition(status: Mapping[str, Any], kind: str, value: str = "True") -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from holdfast import names
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.affinity import PlacementError, keep_off
 from holdfast.activities.objects.copy_labels import Copy, copy_labels
+from holdfast.activities.objects.inject_barrier import BarrierProblem, add_barrier
 from holdfast.activities.objects.inject_data import DataPlace, DataProblem, add_data
 from holdfast.activities.objects.inject_gang import GangProblem, add_ca, add_gang
 from holdfast.model import Component, PodSet
@@ -59,6 +60,8 @@ class Placement:
     """Labels, `key` or `key=value`, of nodes on which pods must not run."""
     resume_from: str | None = None
     """The checkpoint that pods resume from, empty for none; None if they make no checkpoints."""
+    in_place: int | None = None
+    """The in-place restart attempt at which pods begin; None: they wait at no barrier (row J24)."""
     bounds: PodBounds = _UNBOUND
     """Limits on pods that their nodes enforce by themselves."""
     gang: GangPods | None = None
@@ -145,6 +148,13 @@ def inject(
         _bind(template["spec"], placement.bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
         _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
+        if placement.in_place is not None:
+            try:
+                add_barrier(template["spec"], f"{pod_set.path}.spec")
+            except BarrierProblem as error:
+                raise InjectionError(error.path, error.message) from None
+            asked = {names.ANNOTATION_RESTART_REQUEST: str(placement.in_place)}
+            _add(pod_metadata, "annotations", asked, f"{pod_set.path}.metadata")
         ours_read = [one for one in placement.data if component.name in one.components]
         try:
             add_data(template["spec"], ours_read, placement.place, f"{pod_set.path}.spec")

@@ -127,6 +127,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
                 disliked=given.nodes_disliked,
                 marked=site.marks.selectable if given.nodes_unmarked else (),
                 resume_from=given.resume_from,
+                in_place=given.in_place,
                 priority=priority,
             ),
             config_hash=given.config_hashes.get(component.name, ""),

@@ -324,6 +324,7 @@ def _wanted(
                 installation=site.installation,
                 labels=given.labels,
                 resume_from=given.resume_from,
+                in_place=given.in_place,
                 gang=given.gang,
                 rendezvous=site.rendezvous,
             ),

@@ -26,6 +26,7 @@ from holdfast.model import (
     Policy,
     Progress,
     ProgressSource,
+    RestartMode,
     Timings,
     Workload,
     format_duration,
@@ -49,6 +50,7 @@ _OTHERS: Final[Mapping[str, str]] = {
     "launchLimit": "launch_limit",
     "restartBudgetResetAfter": "restart_budget_reset_after",
     "launchBudgetResetAfter": "launch_budget_reset_after",
+    "restartMode": "restart_mode",
     "ruleLimits": "rule_limits",
     "rulePauses": "rule_pauses",
     "queue": "queue",
@@ -141,6 +143,7 @@ class Settings:
     """Fields of the workload itself."""
     groups: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """Fields of the workload's checkpoint and progress, by the name of the group."""
+    restart_mode: RestartMode | None = None
     bounds: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
     """The walltime, and the longest walltime after extensions."""
     paths: dict[str, str] = field(default_factory=dict[str, str])
@@ -167,6 +170,8 @@ class Settings:
         changed: dict[str, Any] = {"timings": timings, "budgets": budgets, "rules": rules, "default": default}
         if "failure_grace_period" in self.timings:
             changed["own_failure_grace"] = True
+        if self.restart_mode is not None:
+            changed["restart_mode"] = self.restart_mode
         return policy.model_copy(update=changed)
 
     def rule_problems(self, policy: Policy) -> list[Problem]:
@@ -365,6 +370,12 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         if isinstance(mounts, Problem):
             return mounts
         settings.fields[name] = mounts
+        settings.paths[name] = given.path
+        return None
+    if name == "restartMode":
+        if given.value not in set(RestartMode):
+            return Problem(given.path, "is not one of the allowed values", given.value, tuple(RestartMode))
+        settings.restart_mode = RestartMode(given.value)
         settings.paths[name] = given.path
         return None
     if name == "profile":

@@ -15,6 +15,7 @@ from .life.evidence import Evidence
 from .life.report import Condition, CopyRestarts, Event, Report
 from .life.state import (
     Attempt,
+    Barrier,
     Cause,
     Claims,
     ExcludedNode,
@@ -84,6 +85,7 @@ from .vocabulary import (
     Reason,
     RefusedCreate,
     Renewal,
+    RestartMode,
     Scope,
     StartStatus,
     SuccessOperator,
@@ -98,6 +100,7 @@ __all__ = [
     "Answers",
     "AtEnd",
     "Attempt",
+    "Barrier",
     "Bounded",
     "Budget",
     "BudgetStatus",
@@ -170,6 +173,7 @@ __all__ = [
     "Renewal",
     "Replacement",
     "Report",
+    "RestartMode",
     "Rule",
     "Saved",
     "SchedulingGate",

@@ -89,6 +89,9 @@ class Reason(StrEnum):
     JOIN_TIMEOUT = "JoinTimeout"
     MEMBER_FAILED = "MemberFailed"
     MEMBER_LOST = "MemberLost"
+    # restarts in place
+    POD_RESTARTED = "PodRestarted"
+    RESTARTED_IN_PLACE = "RestartedInPlace"
     # requests
     SUSPEND_REQUESTED = "SuspendRequested"
     PREEMPTED = "Preempted"
@@ -185,6 +188,15 @@ class SuspendMode(StrEnum):
     """They are deleted and proven gone; a resumption starts the next attempt."""
     IN_PLACE = "InPlace"
     """They stay, suspended and proven to have no pods; a resumption continues the same attempt."""
+
+
+class RestartMode(StrEnum):
+    """How a restart of a whole workload begins (row J24)."""
+
+    RECREATE = "Recreate"
+    """Its objects are deleted and proven gone; then the next attempt is created."""
+    IN_PLACE = "InPlace"
+    """The containers of its pods are restarted where that is possible; everything else is recreated."""
 
 
 class Parking(StrEnum):

@@ -105,6 +105,8 @@ def _end(found: dict[int, PastAttempt], taken: Taken) -> None:
     if record is None or attempt is None or attempt.stage not in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}:
         return
     match taken.decision:
+        case Restart(in_place=True):
+            return  # It has not ended: its containers restart.
         case Restart(failure, _, charge):
             end = edit(record, ended_by=Reason.RESETTING, why=failure.sentence(), failure=failure, charged=charge)
         case Expire(failure, why):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from holdfast.activities.facts.pods import PodState
 from holdfast.model import (
     Answers,
     Component,
@@ -24,6 +25,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -115,6 +117,8 @@ class Activity:
                 return self._replace()
             case OperationKind.CLEAR:
                 return self._clear()
+            case OperationKind.BARRIER:
+                return self._barrier()
             case OperationKind.PARK:
                 return self._park()
             case OperationKind.UNPARK:
@@ -318,6 +322,16 @@ class Activity:
         due = [each for each in (until, world.clock.now + left if left > timedelta(0) else None) if each is not None]
         if due:
             world.clock.wake(min(due))
+        return None
+
+    def _barrier(self) -> Lifted | None:
+        """Wait until all pods run; the containers of a simulated pod restart at once, and wait for no others."""
+        pods = [pod for pod in self._world.pods if pod.thing.attempt == self._number and not pod.finished]
+        expected = sum(one.expected_pods for one in self._first)
+        if sum(pod.state is PodState.RUNNING for pod in pods) >= expected:
+            return Lifted(done=True)
+        if self._operation.until is not None and len(pods) < expected:
+            return Lifted(done=False, refused=f"{expected - len(pods)} pods are gone")
         return None
 
     def _park(self) -> Parked | None:

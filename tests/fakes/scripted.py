@@ -32,6 +32,7 @@ from holdfast.model import (
     Report,
     Scope,
 )
+from holdfast.model.calls.barrier import BarrierInput, Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,
@@ -213,6 +214,11 @@ class ScriptedCluster:
         self.view = {}
         self.reports.append(payload.report_done)
         return Cleared(done=True, seen=self.look(payload.attempt, live=True))
+
+    @activity.defn(name=OperationKind.BARRIER)
+    async def barrier(self, payload: BarrierInput) -> Lifted:
+        await self._enter("barrier", payload.report)
+        return Lifted(done=True)
 
     @activity.defn(name=OperationKind.PARK)
     async def park(self, payload: ParkInput) -> Parked:

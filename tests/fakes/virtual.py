@@ -21,6 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from holdfast import names
 from holdfast.model import ObjectRef, Observation, OperationKind, Status, format_duration
+from holdfast.model.calls.barrier import BarrierInput, Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     CheckpointInput,
@@ -174,6 +175,11 @@ class VirtualCluster:
             self._asking.ask(payload.attempt)
             raise self._later()
         return Probed(failure=self.silent.failure, failing=dict(self.silent.failing))
+
+    @activity.defn(name=OperationKind.BARRIER)
+    async def barrier(self, payload: BarrierInput) -> Lifted:
+        self._begin()
+        return Lifted(done=True)
 
     @activity.defn(name=OperationKind.PARK)
     async def park(self, payload: ParkInput) -> Parked:

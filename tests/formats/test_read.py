@@ -12,7 +12,7 @@ import yaml
 
 from holdfast.errors import InvalidWorkload
 from holdfast.formats import NAMES, read
-from holdfast.model import Workload
+from holdfast.model import RestartMode, Workload
 from holdfast.profiles import PROFILES
 from tests.formats.documents import Json, appwrapper, config_map, copy, job, one, pod, refusal
 
@@ -85,7 +85,8 @@ def test_overrides_win_over_all_else(document: Json) -> None:
     }
     assert one(document).policy.timings.failure_grace_period == timedelta(seconds=9)
     settings = {"failureGracePeriod": "30s", "retryLimit": "0", "queue": "gpu", "runAs": "me", "suspend": "true"}
-    workload = one(document, overrides=settings | {"allowMissingKinds": "true"})
+    workload = one(document, overrides=settings | {"allowMissingKinds": "true", "restartMode": "InPlace"})
+    assert workload.policy.restart_mode is RestartMode.IN_PLACE
     assert workload.policy.timings.failure_grace_period == timedelta(seconds=30)
     assert workload.policy.budget("restart").limit == 0
     assert (workload.queue, workload.run_as, workload.suspend) == ("gpu", "me", True)
@@ -101,6 +102,7 @@ def test_overrides_win_over_all_else(document: Json) -> None:
         ({"failureGracePeriod": "x"}, "overrides.failureGracePeriod", "'x' is not a duration: expected for example"),
         ({"retryLimit": "x"}, "overrides.retryLimit", "expected a whole number from 0 to 1000000 (found 'x')"),
         ({"queue": "A"}, "overrides.queue", "expected a DNS label"),
+        ({"restartMode": "Restart"}, "overrides.restartMode", "allowed: Recreate, InPlace (found 'Restart')"),
         ({"allowMissingKinds": "yes"}, "overrides.allowMissingKinds", "allowed: true, false (found 'yes')"),
         ({"nonsense": "1"}, "overrides.nonsense", f"is no setting; allowed: {', '.join(NAMES)}"),
     ],

@@ -393,4 +393,4 @@ def _resource_or_component(
 
 
 def _hot_pod(seen: PodSeen) -> bool:
-    return seen.facts.state.name in {"FAILED", "SUCCEEDED", "TERMINATING"}
+    return seen.facts.restarted or seen.facts.state.name in {"FAILED", "SUCCEEDED", "TERMINATING"}

@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         State,
         Workload,
     )
+    from holdfast.model.calls.barrier import BarrierInput
     from holdfast.model.calls.cluster import (
         AnchorKind,
         CheckpointInput,
@@ -53,6 +54,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.progress import Followed, FollowInput
     from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
+    from holdfast.policy.attempt.barrier import grace_left as barrier_grace_left
     from holdfast.policy.attempt.checkpoint import checkpoint_request
     from holdfast.policy.attempt.evidence import evidence_of
     from holdfast.policy.attempt.health import copy_grace_left, grace_left, timings
@@ -267,7 +269,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
     resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
     kills = attempt is not None and attempt.kills
-    data = data_of(spec, state)
+    data, gate = data_of(spec, state), attempt.barrier if attempt is not None else None
+    in_place = gate.attempt if gate is not None else None
     waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
     # Only the heartbeat timeout limits an operation that may wait for ever.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
@@ -287,6 +290,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             claims=spec.volume_claims,
             labels=spec.labels,
             resume_from=resume_from,
+            in_place=in_place,
             bounds=bounds,
             gang=gang,
             data=data,
@@ -351,6 +355,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 copies=operation.copies,
                 labels=spec.labels,
                 resume_from=resume_from,
+                in_place=in_place,
                 bounds=bounds,
                 gang=gang,
                 data=data,
@@ -388,6 +393,21 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 report_done=operation.report_done or operation.report,
             )
             return called(clear, ENDLESS)
+        case OperationKind.BARRIER:
+            if gate is None:
+                raise ValueError("its pods have no barrier")
+            barrier = BarrierInput(
+                target=target,
+                attempt=number,
+                owner_uid=owner,
+                plan=tuple(one for one in plan if one.name not in waiting),
+                in_place=gate.attempt,
+                grace=barrier_grace_left(state, gate, now),
+                resume_from=resume_from,
+                report=operation.report,
+            )
+            # While the cluster cannot be seen, it goes on past its grace: only the heartbeat timeout limits it.
+            return called(barrier, ENDLESS)
         case OperationKind.PARK:
             park = ParkInput(
                 target=target,
@@ -414,6 +434,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 turn=attempt.turns if attempt is not None else 0,
                 gang=gang,
                 resume_from=resume_from,
+                in_place=in_place,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )

@@ -135,6 +135,10 @@ def reason(reason: Reason) -> str:
             return "Terminating"
         case Reason.DELETION_INITIATED | Reason.DELETION_FORCED | Reason.DELETION_BLOCKED | Reason.FINALIZERS_STRIPPED:
             return "DeletionInitiated"
+        case Reason.RESTARTED_IN_PLACE:
+            return "Resuming"
+        case Reason.POD_RESTARTED:
+            return "FoundFailedPods"
         case Reason.SUSPENDED_IN_PLACE:
             return "Suspended"
         case Reason.DELETION_COMPLETE:

@@ -31,6 +31,10 @@ NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"
 NO_SCHEDULE: Final = "alpha.jobset.sigs.k8s.io/no-schedule"
 """The label and the taint of those nodes."""
 
+IN_PLACE: Final = "InPlaceRestart"
+DISABLE_IN_PLACE: Final = f"{PREFIX}disable-in-place-restart"
+"""Annotation of a JobSet, whatever its value: it restarts as if its strategy were Recreate (row J24)."""
+
 INT32_MAXIMUM: Final = 2**31 - 1
 Int32 = Annotated[int, Field(ge=-(2**31), le=INT32_MAXIMUM)]
 
@@ -102,7 +106,7 @@ class FailurePolicyPart(Part):
     """What to do about failed Jobs; the first rule that matches decides."""
 
     maxRestarts: Int32 | None = None
-    restartStrategy: Literal["Recreate", "BlockingRecreate"] | None = None
+    restartStrategy: Literal["Recreate", "BlockingRecreate", "InPlaceRestart"] | None = None
     rules: list[RulePart] | None = None
 
 
@@ -232,6 +236,12 @@ class Shape:
         """Whether a rule restarts the failed Job alone (row J23)."""
         rules = self.spec.failurePolicy.rules or () if self.spec.failurePolicy is not None else ()
         return any(rule.action in RESTARTS_JOB for rule in rules)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its restart strategy is InPlaceRestart (row J24)."""
+        failure = self.spec.failurePolicy
+        return failure is not None and failure.restartStrategy == IN_PLACE
 
     def coordinator(self) -> str | None:
         """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.formats.jobset.checks import rule_name
-from holdfast.formats.jobset.document import FailureAction, RulePart, Shape
-from holdfast.model import Action, ActionKind, Policy, Rule, Scope, Timings
-from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE
+from holdfast.formats.jobset.document import DISABLE_IN_PLACE, FailureAction, RulePart, Shape
+from holdfast.model import Action, ActionKind, Policy, RestartMode, Rule, Scope, Timings
+from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE, POD_RESTARTED
 from holdfast.profiles.rules import FAIL_AT_ONCE, RESTART
 
 LIMIT_MAXIMUM: Final = 1_000_000
@@ -37,6 +37,8 @@ def read_policy(shape: Shape, defaults: Policy) -> Policy:
     if failure is None:
         rules.append(NO_POLICY)
     else:
+        if shape.in_place:
+            rules.append(POD_RESTARTED)
         rules += [*(_rule(one, index) for index, one in enumerate(failure.rules or ())), NO_RULE]
     most = 0 if failure is None else max(failure.maxRestarts or 0, 0)
     limit = most if most <= LIMIT_MAXIMUM else None
@@ -47,6 +49,8 @@ def read_policy(shape: Shape, defaults: Policy) -> Policy:
         timings.update(success_ttl=ttl, deletion_on_failure_grace_period=ttl)
     values: dict[str, Any] = {name: getattr(defaults, name) for name in Policy.model_fields}
     values.update(rules=tuple(rules), budgets=budgets, timings=Timings(**timings))
+    if shape.in_place and DISABLE_IN_PLACE not in (shape.annotations or {}):
+        values["restart_mode"] = RestartMode.IN_PLACE
     success = spec.successPolicy
     if success is not None:
         values["success"] = {"operator": success.operator, "components": tuple(success.targetReplicatedJobs or ())}

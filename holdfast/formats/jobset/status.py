@@ -24,6 +24,7 @@ STARTED: Final = (
     "InOrderStartupPolicyCompleted",
     "in order startup policy has completed",
 )
+REACHED_MAXIMUM: Final = ("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
 _OWN_ENDS: Final = (
     Reason.RULE_LIMIT_EXCEEDED,
     Reason.SUCCESS_UNREACHABLE,
@@ -50,6 +51,7 @@ def status(workload: Workload, status: Status) -> Json:
     found["restarts"] = status.restarts - sum(one.restarts for one in alone)
     if counted:
         found["restartsCountTowardsMax"] = counted
+    found |= _in_place(status)
     if status.phase in {Phase.SUCCEEDED, Phase.FAILED}:
         found["terminalState"] = "Completed" if status.phase is Phase.SUCCEEDED else "Failed"
     found["replicatedJobsStatus"] = [
@@ -61,6 +63,17 @@ def status(workload: Workload, status: Status) -> Json:
         for one in _replicated_jobs(workload)
     ]
     return found
+
+
+def _in_place(status: Status) -> Json:
+    """Return the in-place restart attempt to leave behind, and the one at which programs may run (row J24)."""
+    if status.barrier is None:
+        return {}
+    now = status.barrier.attempt
+    found = {"previousInPlaceRestartAttempt": now - 1, "currentInPlaceRestartAttempt": now}
+    if not status.barrier.is_lifted:
+        found["currentInPlaceRestartAttempt"] = now - 1
+    return {name: number for name, number in found.items() if number >= 0}
 
 
 def counts(status: Status, component: Component) -> CopyCounts:
@@ -84,13 +97,15 @@ def _job_restarts(status: Status, component: Component) -> Json:
 def failed(workload: Workload, status: Status) -> tuple[str, str, str]:
     """Return the condition of a failed JobSet: type, reason, message (rows J1 to J3)."""
     failure = status.failure
+    if failure is not None and failure.reason == Reason.POD_RESTARTED and status.reason is Reason.RETRY_LIMIT_EXCEEDED:
+        return "Failed", *REACHED_MAXIMUM  # No Job has failed.
     if failure is None or failure.scope is not Scope.COMPONENT or status.reason is Reason.CREATE_FAILED:
         return "Failed", status.reason.value, status.message or status.reason.value
     ruling = rule_on(workload.policy, failure)
     if status.reason in _OWN_ENDS:
         reason, message = status.reason.value, status.message
     elif status.reason is Reason.RETRY_LIMIT_EXCEEDED:
-        reason, message = "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts"
+        reason, message = REACHED_MAXIMUM
     elif ruling.rule == NO_POLICY.name or ruling.action.kind is not ActionKind.FAIL:
         reason, message = "FailedJobs", "jobset failed due to one or more job failures"
     else:

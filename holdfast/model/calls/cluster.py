@@ -61,6 +61,8 @@ _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)
 
 _CopyLaunches = Annotated[dict[str, dict[int, CopyLaunch]], Field(exclude_if=lambda value: not value)]
 """By component and index: the copies that were made again alone (row J23)."""
+_InPlace = Annotated[int | None, Field(exclude_if=lambda value: value is None)]
+"""The in-place restart attempt at which its pods begin; None: they wait at no barrier (row J24)."""
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
 """The data sets that the workload's pods read, if any: always the same within one attempt (row L14)."""
 
@@ -146,6 +148,7 @@ class MakeInput(Payload):
     """The status applied before the first change, unless it repeats the last one."""
     resume_from: str | None = None
     """Where its pods find the checkpoint that they resume from, empty for none; None: they make no checkpoints."""
+    in_place: _InPlace = None
     made: tuple[ObjectRef, ...] = ()
     """The objects made by a creation that was broken off: they belong to this submission, and are no interruption."""
     replaces_interrupted: bool = False
@@ -370,6 +373,7 @@ class UnparkInput(Payload):
     """As in `ParkInput`: even."""
     resume_from: str | None = None
     """As in `MakeInput`."""
+    in_place: _InPlace = None
     report: Report
     """The status applied before the first change."""
     report_done: Report

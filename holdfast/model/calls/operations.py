@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.model import Observation, OperationKind
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -23,7 +24,18 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 
 Result = (
-    Prepared | Staged | Created | Replaced | Cleared | Parked | Unparked | Checkpointed | Removed | Reported | Reset
+    Prepared
+    | Staged
+    | Created
+    | Lifted
+    | Replaced
+    | Cleared
+    | Parked
+    | Unparked
+    | Checkpointed
+    | Removed
+    | Reported
+    | Reset
 )
 """The result of an operation: what its activity returns."""
 
@@ -59,6 +71,7 @@ OPERATIONS: Final[dict[OperationKind, Row]] = {
     OperationKind.CREATE: Row(Created, _SHORT, breakable=False, acts=True, promise=Created()),
     OperationKind.REPLACE: Row(Replaced, acts=True, promise=Replaced()),
     OperationKind.CLEAR: Row(Cleared, acts=True, promise=Cleared(done=True)),
+    OperationKind.BARRIER: Row(Lifted, acts=True, priority=_FIRST),
     OperationKind.PARK: Row(Parked, acts=True, promise=Parked(done=True)),
     OperationKind.UNPARK: Row(Unparked, acts=True, promise=Unparked(done=True)),
     OperationKind.CHECKPOINT: Row(Checkpointed, priority=_FIRST),

@@ -111,6 +111,22 @@ class Meeting(Payload):
     """A message, once all of its members have succeeded."""
 
 
+class Barrier(Payload):
+    """The barrier at which the pods of an attempt wait until all of them are there (row J24)."""
+
+    attempt: int
+    """The in-place restart attempt: how often the workload was restarted when its pods were last asked to begin."""
+    since: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Since when its pods are brought to the barrier; None once it is lifted."""
+    until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When the attempt is recreated, if its pods are not at the barrier by then; None unless it restarts in place."""
+
+    @property
+    def is_lifted(self) -> bool:
+        """Whether all its pods were at the barrier, and their programs were allowed to start."""
+        return self.since is None
+
+
 class Attempt(Payload):
     """One try at running the workload: attempt n's objects and pods never live beside attempt n+1's."""
 
@@ -214,6 +230,13 @@ class Attempt(Payload):
     """Where its pods find the checkpoint that they resume from; empty: they start from the beginning."""
     kills: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether its pods get no grace period when it is suspended in place."""
+    barrier: Annotated[Barrier | None, Field(exclude_if=lambda value: value is None)] = None
+    """The barrier at which its pods wait; None: their programs start as their containers do (row J24)."""
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether its pods restart in place."""
+        return self.barrier is not None and self.barrier.until is not None
 
     @property
     def later(self) -> tuple[str, ...]:
@@ -290,6 +313,7 @@ class OperationKind(StrEnum):
     STAGE = "stage"
     REPLACE = "replace"
     CLEAR = "clear"
+    BARRIER = "barrier"
     PARK = "park"
     UNPARK = "unpark"
     CHECKPOINT = "checkpoint"

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.model.base import Time
 from holdfast.model.life.report import Condition
-from holdfast.model.life.state import Cause, Claims, CopyRestarts, ExcludedNode
+from holdfast.model.life.state import Barrier, Cause, Claims, CopyRestarts, ExcludedNode
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
 from holdfast.model.spec.mount import DataSet
@@ -94,6 +94,8 @@ class Status(Payload):
     """The versions of the data sets that it reads, once they are known."""
     claims: Annotated[Claims | None, Field(exclude_if=lambda value: value is None)] = None
     """Claims of its pods that outlived the last attempt that is gone: the next one mounts them (row D25)."""
+    barrier: Annotated[Barrier | None, Field(exclude_if=lambda value: value is None)] = None
+    """The barrier at which the pods of the living attempt wait, or have waited (row J24)."""
     resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """The checkpoint from which the living attempt resumed."""
     causes: tuple[Cause, ...] = ()

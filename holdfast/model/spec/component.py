@@ -15,6 +15,7 @@ from holdfast.model.base import Model, Word
 from holdfast.model.spec.claims import claims_of, keeps_claims
 from holdfast.model.spec.copies import COPIES_MAXIMUM, CopyLabel, check_copies
 from holdfast.model.spec.policy import Replacement
+from holdfast.model.spec.restart_agent import restart_agent
 from holdfast.model.vocabulary import StartStatus
 
 POD_SETS_MAXIMUM = 8
@@ -260,6 +261,12 @@ class Component(Model):
     def parks(self) -> bool:
         """Whether its object can be suspended in place: its controller then removes its pods (row J14)."""
         return (self.template["apiVersion"], self.template["kind"]) == ("batch/v1", "Job")
+
+    @property
+    def restarts_in_place(self) -> bool:
+        """Whether all its pods have an in-place restart agent (row J24)."""
+        templates = [self.pod_template(one) for one in self.pod_sets]
+        return bool(templates) and all(restart_agent(one.get("spec") or {}) for one in templates)
 
     @property
     def completes(self) -> bool:

@@ -19,6 +19,7 @@ from holdfast.model.vocabulary import (
     Reason,
     RefusedCreate,
     Renewal,
+    RestartMode,
     Scope,
     SuccessOperator,
     SuspendMode,
@@ -321,6 +322,10 @@ class Policy(Model):
     """Which complete components end it as Succeeded."""
     deletion: Deletion = Field(default=Deletion(), exclude_if=_as_ever)
     """What is deleted at its end, and when it is suspended."""
+    restart_mode: Annotated[RestartMode, Field(exclude_if=lambda value: value is RestartMode.RECREATE)] = (
+        RestartMode.RECREATE
+    )
+    """How a restart of the whole workload begins: with new pods, or in the pods that it has (row J24)."""
     own_failure_grace: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the document itself sets the failure grace: it then ends even during a Job's own back-off (row D22)."""
 

@@ -270,11 +270,16 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     seen = current(state)
     if seen is not None and (seen.owner_deleting or not seen.owner_found):
         return [_orphaned(attempt, seen)]
+    if attempt.is_restarting:
+        return []
     if seen is None and (attempt.ready_at is not None or attempt.warming):
         return []  # Components were recreated, and no observation has followed yet.
     # The replacement of a component alone is an event of that component and no failure of the workload.
     replaced = made_again(spec, state, seen)
     counted = heeded(state.policy, attempt, seen.failures, sensitive=spec.sensitive) if seen is not None else []
+    if attempt.barrier is None or not attempt.barrier.is_lifted:
+        # Until the barrier is lifted, pods wait there for each other.
+        counted = [one for one in counted if one.reason != Reason.POD_RESTARTED]
     if seen is not None and timings(state).launch_grace_period is not None:
         counted += seen.stuck
     found = [one for one in counted if one.component not in replaced or stays(spec, attempt, one)]

@@ -20,6 +20,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.policy.attempt import barrier
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
 from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.ending import is_clearing
@@ -219,6 +220,7 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
             waiting=waiting,
             resume_from=saved,
             meeting=met(spec),
+            barrier=barrier.first(spec, state, now),
         ),
         excluded=excluded,
         executions=state.executions + 1,
@@ -238,6 +240,8 @@ def restart(state: State, decision: Restart, now: datetime) -> State:
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
         why += f"; then {avoided}"
+    if decision.recreated:
+        why += f"; it is recreated, since {decision.recreated}"
     state = charged(state, charge, now, requeue=decision.requeue)
     if decision.limited:
         state = edit(state, acted={**state.acted, decision.rule: state.acted.get(decision.rule, 0) + 1})
@@ -246,6 +250,8 @@ def restart(state: State, decision: Restart, now: datetime) -> State:
         state = edit(state, requeues=state.requeues + 1)
     state = cause(edit(state, restarts=state.restarts + 1), reason, why, now)
     state = enter(state, Phase.RESETTING, reason, why, now)
+    if decision.in_place:
+        return barrier.restart(state, now)
     return _begin_removal(state, now, pause_after=True, pause=decision.pause, requeue=decision.requeue)
 
 
@@ -320,7 +326,7 @@ def _begin_removal(
     if attempt.stage in LIVE:
         attempt = edit(attempt, stage=Stage.REMOVING, removing_at=now, stranded=down_in(current(state)))
     attempt = edit(attempt, pause_after=pause_after, pause=pause, requeue=requeue, replacing=(), interrupted="")
-    attempt = edit(attempt, parking=None, parking_at=None, parked=(), resuming=())
+    attempt = edit(attempt, parking=None, parking_at=None, parked=(), resuming=(), barrier=None)
     return edit(state, attempt=attempt, unhealthy=None)
 
 
@@ -377,7 +383,7 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
                 return Sleep(decision.until, decision.why)
             if kind is OperationKind.REPLACE and _launches(state) != (running.launches, running.copies):
                 return Interrupt(f"beginning anew with {titles_again(spec, state.attempt) if state.attempt else ''}")
-            if kind is OperationKind.REPLACE and isinstance(decision, Wait):
+            if kind in {OperationKind.REPLACE, OperationKind.BARRIER} and isinstance(decision, Wait):
                 return Sleep(decision.until, wanted.why)
             if is_timed(spec, state, kind) and patience(state) != running.patience:
                 return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
@@ -469,6 +475,10 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             what, (launches, copies) = titles_again(spec, attempt), _launches(state)
             doing = "making again" if copies or any(launches.values()) else "creating"
             return Run(OperationKind.REPLACE, f"{doing} {what} of attempt {attempt.number}")
+        gate = attempt.barrier
+        if gate is not None and not gate.is_lifted and not isinstance(decision, Look):
+            doing = "restarting" if attempt.is_restarting else "starting"
+            return Run(OperationKind.BARRIER, f"{doing} the programs of attempt {attempt.number} together", gate.until)
     return _idle(spec, state, decision, now)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Failure, Observation, Stage, State, Workload
+from holdfast.model import Failure, Observation, RestartMode, Stage, State, Workload
 from holdfast.model.life.state import PromisedRestart
 from holdfast.policy.attempt.checkpoint import checkpoint_request
 from holdfast.policy.attempt.health import assess, current
@@ -48,7 +48,7 @@ def promised(spec: Workload, state: State, now: datetime) -> PromisedRestart | N
         return None
     if checkpoint_request(state) is not None or state.owed is not None or down_in(current(state)):
         return None
-    if attempt.suspended or attempt.parking is not None:
+    if attempt.suspended or attempt.parking is not None or state.policy.restart_mode is not RestartMode.RECREATE:
         return None
     restart = _restart(decide(spec, edit(state, looked_at=now, in_doubt=False), now), now)
     if restart is None or len(spec.model_dump_json(exclude_defaults=True)) > WORKLOAD_MAXIMUM:

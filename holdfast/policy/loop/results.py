@@ -22,6 +22,7 @@ from holdfast.model import (
     Stage,
     State,
 )
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -37,6 +38,7 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.words import shortened
+from holdfast.policy.attempt.barrier import gathered, lifted
 from holdfast.policy.attempt.ending import idle
 from holdfast.policy.attempt.health import LIVE, pause_of, removal_due
 from holdfast.policy.attempt.park import asleep, returned
@@ -98,6 +100,8 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return staged(state, event, operation.attempt, now)
         case Cleared(done=True) if live and attempt is not None:
             return _cleared(state, attempt, now)
+        case Lifted() if live and attempt is not None and attempt.barrier is not None:
+            return lifted(state, attempt, attempt.barrier, event, now)
         case Parked() if live and attempt is not None and attempt.parking is Parking.GOING:
             return _parked(state, attempt, event, now)
         case Unparked() if live and attempt is not None:
@@ -136,6 +140,7 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
         case (
             Looked()
             | Created()
+            | Lifted()
             | Replaced()
             | Staged()
             | Cleared()
@@ -189,6 +194,7 @@ def _replaced(state: State, attempt: Attempt, operation: Operation, event: Repla
         launch_failure=event.failure,
         warming={**attempt.warming, **dict.fromkeys(made, now)},
     )
+    attempt = gathered(attempt, now)
     return edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
 
 
@@ -234,7 +240,7 @@ def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) ->
         return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
     if not event.done:
         return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + event.turn % 2)))
-    state = edit(state, attempt=returned(attempt, now))
+    state = edit(state, attempt=gathered(returned(attempt, now), now))
     return edit(state, observation=None, looked_at=None, in_doubt=True)
 
 
@@ -251,7 +257,7 @@ def _told(state: State, event: OperationEnd, operation: Operation) -> State:
             ended = False
         case Removed(gone=gone):
             ended = gone
-        case Cleared(done=done) | Parked(done=done) | Unparked(done=done):
+        case Cleared(done=done) | Lifted(done=done) | Parked(done=done) | Unparked(done=done):
             ended = done
         case Prepared() | Created() | Replaced() | Looked() | Checkpointed() | Reported():
             ended = True

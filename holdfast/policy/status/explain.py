@@ -32,6 +32,7 @@ from holdfast.model import (
 from holdfast.model.life.status import GangSize
 from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
 from holdfast.model.words import escaped
+from holdfast.policy.attempt.barrier import until as barrier_until
 from holdfast.policy.attempt.checkpoint import checkpoint_request, due_at
 from holdfast.policy.attempt.copies import restarted_copy, titles_again
 from holdfast.policy.attempt.ending import active_in, is_clearing
@@ -133,6 +134,7 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         steps=where(spec.progress, state.steps, state.attempt.number if state.attempt is not None else 0, asked or now),
         data=state.staging.sets if state.staging is not None else (),
         claims=state.claims,
+        barrier=state.attempt.barrier if state.attempt is not None else None,
         resumed_from=state.attempt.resume_from if state.attempt is not None else "",
         causes=state.causes,
         causes_total=state.causes_total,
@@ -193,7 +195,7 @@ def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
 
 
 def _next_attempt(state: State) -> int | None:
-    if state.phase is Phase.RESETTING and state.attempt is not None:
+    if state.phase is Phase.RESETTING and state.attempt is not None and not state.attempt.is_restarting:
         return state.attempt.number + 1
     return None
 
@@ -293,6 +295,11 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
     if operation is not None and operation.kind is OperationKind.REPLACE and attempt is not None:
         again = any(operation.launches.values()) or operation.copies
         return f"{'making again' if again else 'creating'} {titles_again(spec, attempt)}"
+    if attempt is not None and attempt.barrier is not None and not attempt.barrier.is_lifted and operation is not None:
+        pods, number = expected_now(spec, state), attempt.barrier.attempt
+        count = "its pod" if pods == 1 else f"all {pods} pods"
+        doing = "restarting in place" if attempt.is_restarting else "starting its programs together"
+        return f"{doing}: waiting for {count} to be at the barrier of in-place restart attempt {number}"
     if is_clearing(state):
         active = spec.titles(active_in(spec, state)) or "it"
         return f"deleting what is still active of {active}; what has ended is kept, and its quota until that is gone"
@@ -405,6 +412,9 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             Deadline(at=at, what="pods that have not ended by then are deleted by force"),
             Deadline(at=at, what="once no pod is left: its quota is released, and it waits for resume"),
         )
+    if attempt is not None and attempt.barrier is not None and attempt.barrier.until is not None:
+        at = max(now, barrier_until(state, attempt.barrier, now))
+        return (Deadline(at=at, what="recreation, unless all pods have restarted in place by then"),)
     if checkpoint_request(state) is not None:
         return _checkpoint_next(spec, state, now)
     decision, walltime = decide(spec, state, now), ends_at(state)

@@ -295,11 +295,13 @@ class _Book:
 
 
 def _is_anew(spec: Workload, before: State, after: State) -> bool:
-    """Whether other pods have taken the place of all that ran: of the next attempt, or of all components made again."""
+    """Whether all that ran began anew: in the next attempt, in place, or with all components made again."""
     old, new = before.attempt, after.attempt
     assert old is not None
     assert new is not None
     if new.number != old.number:
+        return True
+    if old.barrier is not None and new.barrier is not None and new.barrier.attempt > old.barrier.attempt:
         return True
     again = {name for name, launch in new.launches.items() if launch > old.launches.get(name, 0)}
     return bool(again) and again >= {one.name for one in spec.components if one.expected_pods}

@@ -63,6 +63,10 @@ class Restart:
     """The rule's pause before the next attempt; None: the policy's."""
     requeue: bool = False
     """Whether the workload goes back to its queue once this attempt is gone."""
+    in_place: bool = False
+    """Whether the attempt restarts in its pods, and is not removed (row J24)."""
+    recreated: str = ""
+    """Why it is removed although its policy would have it restart in place; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,14 @@ from holdfast.model import (
     OperationKind,
     Phase,
     Reason,
+    RestartMode,
     Scope,
     Stage,
     State,
     Workload,
 )
 from holdfast.model.life.state import STANDSTILL
+from holdfast.policy.attempt.barrier import recreates
 from holdfast.policy.attempt.checkpoint import before_suspension, checkpoint_request, expired, kills, may_ask
 from holdfast.policy.attempt.ending import clearing
 from holdfast.policy.attempt.health import (
@@ -194,6 +196,8 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     assert attempt is not None
     if attempt.interrupted:
         return Resubmit(attempt.interrupted)
+    if attempt.is_restarting:
+        return Ignore("its pods restart in place")
     seen = current(state)
     due = due_replacements(spec, state, seen)
     succeeded = reached(spec, state, seen, {one.component for one in due})
@@ -322,14 +326,20 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         if budget.limit is not None and used >= budget.limit:
             why = f"{charge} budget is used up ({used} of {budget.limit}): {ruling.failure.sentence()}"
             return Fail(budget.exceeded, as_recorded(ruling.failure), why)
+    exclude = blamed(state.policy.exclusion, found, now)
+    action, recreated = ruling.action, recreates(state)
+    if not recreated and (exclude or action.pause is not None or action.requeue):
+        recreated = "its rule pauses, avoids the node, or queues it again"
     return Restart(
         as_recorded(ruling.failure),
         ruling.rule,
         charge,
-        blamed(state.policy.exclusion, found, now),
+        exclude,
         limited=ruling.action.limit is not None,
         pause=ruling.action.pause,
         requeue=ruling.action.requeue,
+        in_place=not recreated,
+        recreated=recreated if state.policy.restart_mode is RestartMode.IN_PLACE else "",
     )
 
 

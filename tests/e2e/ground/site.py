@@ -133,7 +133,7 @@ class Site:
         return worker
 
     def launch(
-        self, *arguments: str, kubeconfig: Path | None = None, program: Path | None = None, **environment: str
+        self, *arguments: str, kubeconfig: Path | None = None, program: str | Path | None = None, **environment: str
     ) -> Worker:
         """Start a worker process without waiting for it; `program` is another release's `holdfast`."""
         log = self.directory / f"{self.cluster}-worker-{len(self.workers)}.log"

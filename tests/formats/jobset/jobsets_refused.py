@@ -14,6 +14,12 @@ def failing(**rule: Any) -> Json:
     return jobset_of(failurePolicy={"rules": [{"action": "FailJobSet", **rule}]})
 
 
+def in_place(**job: Any) -> Json:
+    """Return a JobSet that restarts in place, as the published admission accepts it, with these fields of its Job."""
+    fit = {"backoffLimit": 2**31 - 1, "podReplacementPolicy": "Failed", "completions": 2, "parallelism": 2}
+    return jobset_of(replicated(job={**fit, **job}), failurePolicy={"restartStrategy": "InPlaceRestart"})
+
+
 def _pods(**spec: Any) -> Json:
     """Return what a Job's spec has for pods with these fields."""
     return {"template": {"spec": {**PODS["spec"], **spec}}}
@@ -167,6 +173,10 @@ _CASES: Final[list[tuple[Any, ...]]] = [
         "is the name of",
     ),
     (jobset_of(failurePolicy={"restartStrategy": "Odd"}), "spec.failurePolicy.restartStrategy", "allowed values"),
+    (in_place(backoffLimit=6), f"{J}.template.spec.backoffLimit", "expected 2147483647"),
+    (in_place(podReplacementPolicy=None), f"{J}.template.spec.podReplacementPolicy", "expected Failed"),
+    (in_place(completions=3), f"{J}.template.spec.completions", "completions and parallelism, both the same"),
+    (in_place(parallelism=None), f"{J}.template.spec.completions", "completions and parallelism, both the same"),
     (jobset_of(coordinator={"replicatedJob": "x"}), "spec.coordinator.replicatedJob", "names no replicated job"),
     (
         jobset_of(replicated(job=INDEXED), coordinator={"replicatedJob": "workers", "jobIndex": 1}),

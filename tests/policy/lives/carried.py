@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.activities.facts.pods import PodState
 from holdfast.model import Answers, Observation, OperationKind, Remnant, Report
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -51,6 +52,8 @@ class Activities(Making):
                 return self.replace(given)
             case OperationKind.CLEAR:
                 return self.clear(given)
+            case OperationKind.BARRIER:
+                return self.barrier(given)
             case OperationKind.PARK:
                 return self.park(given)
             case OperationKind.UNPARK:
@@ -186,6 +189,10 @@ class Activities(Making):
                 return Checkpointed(answers=answers, blind=self.cluster.blind())
 
     # --- suspension in place
+
+    def barrier(self, given: Given) -> Steps[Lifted]:
+        yield from self._report(given.report)
+        return Lifted(done=True)
 
     def park(self, given: Given) -> Steps[Parked]:
         """Suspend what is unfinished, and prove that no pod of it is left."""

@@ -30,6 +30,7 @@ from holdfast.model import (
     Timings,
     Workload,
 )
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import (
     Checkpointed,
     Cleared,
@@ -161,6 +162,9 @@ class Life:
                 self.tell_result(Replaced())
             case OperationKind.CLEAR:
                 self.tell_result(Cleared(done=True))
+            case OperationKind.BARRIER:
+                self.view = {"running": self.spec.expected_pods}
+                self.tell_result(Lifted(done=True))
             case OperationKind.PARK:
                 self.tell_result(Parked(done=True))
             case OperationKind.UNPARK:

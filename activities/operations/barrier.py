@@ -1,0 +1,179 @@
+"""The barrier: brings all pods of an attempt to an in-place restart attempt, and lets their programs start (row J24).
+
+A pod carries its orders as annotations, which its agent reads. The kubelet's status proves that a pod is there. Each
+change names the version of the pod as read, and no pod is asked for a lower attempt than before. So a late change of a
+worker that another has taken over from is refused, or changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import names
+from holdfast.activities.facts.barrier import BarrierFacts, barrier_facts
+from holdfast.activities.facts.pods import PodState, pod_facts
+from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
+from holdfast.activities.kube.owners import controller_of
+from holdfast.activities.objects.ancestry import own_pods
+from holdfast.activities.objects.attempts import living_owner_of
+from holdfast.activities.objects.copies import each
+from holdfast.activities.operations.park import GONE
+from holdfast.activities.operations.remains import nodes_down
+from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.deadline import Grace
+from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
+from holdfast.model.calls.barrier import BarrierInput, Lifted
+
+_POLL_FIRST = 0.1
+_POLL_LAST = 1.0
+_POLL_IDLE = 5.0
+"""The longest time between looks at pods that start for the first time: they may wait for a node for hours."""
+_TOLD = 16
+"""How many of the pods waited for are named."""
+
+
+class _Refused(Exception):
+    """The pods cannot restart in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """A pod of the attempt that has not ended."""
+
+    raw: Object
+    name: str
+    node: str
+    stands: BarrierFacts
+
+    def has_passed(self, attempt: int) -> bool:
+        """Whether its programs were allowed to start at an attempt."""
+        return self.stands.requested == attempt == self.stands.attempt
+
+    def has_begun(self, attempt: int) -> bool:
+        """Whether it was seen after its programs were allowed to start: they run, or its agent has restarted since."""
+        return self.has_passed(attempt) and (self.stands.started or self.stands.has_restarted)
+
+
+async def barrier(site: Site, given: BarrierInput) -> Lifted:
+    """Bring all pods of an attempt to the barrier, and lift it (row J24).
+
+    Raises:
+        ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
+    """
+    site.check(given.target)
+    async with as_retryable_errors(), Pulse() as pulse:
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
+        try:
+            await _until_begun(site, given, pulse)
+        except _Refused as refused:
+            return Lifted(done=False, refused=str(refused))
+        return Lifted(done=True)
+
+
+async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
+    """Act and look, repeatedly, until the programs of all pods have started at the attempt."""
+    grace = Grace(site.grace(given.grace)) if given.grace is not None else None
+    longest = _POLL_LAST if grace is not None else _POLL_IDLE
+    delay, expected, last = _POLL_FIRST, sum(one.expected_pods for one in given.plan), -1
+    while True:
+        try:
+            owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
+            if owner is None:
+                raise _Refused(GONE)
+            pods, going = await _pods(site, given)
+            begun = [pod for pod in pods if pod.has_begun(given.in_place)]
+            if len(begun) >= expected and len(begun) == len(pods):
+                return
+            await _advance(site, given, pods, expected, going)
+            there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
+            if grace is not None:
+                await _check_lost(site, pods, expected)
+                grace.see()
+                if grace.is_over:
+                    raise _Refused(f"{len(there)} of {expected} pods restarted in time")
+            left = [f"Pod {pod.name}" for pod in pods if pod not in there]
+            doing = f"{len(there)} of {expected} pods are at in-place restart attempt {given.in_place}"
+            pulse.say(doing, left[:_TOLD], max(len(left), expected - len(there)))
+            moved, last = len(there) + len(begun) != last, len(there) + len(begun)
+            delay = _POLL_FIRST if moved else min(delay * 1.5, longest)
+        except Unreachable as error:
+            pulse.say(f"waiting for pods: the API server does not answer: {error.message}", *pulse.told)
+            if grace is not None:
+                grace.miss()
+            await asyncio.sleep(RETRY_FIRST)
+        pulse.blind = site.blind(pulse.blind)
+        await asyncio.sleep(delay)
+
+
+async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: int, going: int) -> None:
+    """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends."""
+    goal = given.in_place
+    late = next((pod for pod in pods if pod.stands.requested > goal), None)
+    if late is not None:
+        raise _Refused(f"pod {late.name} was asked to reach in-place restart attempt {late.stands.requested}")
+    behind = [pod for pod in pods if pod.stands.requested < goal]
+    there = [pod for pod in pods if pod.stands.is_there(goal)]
+    passed = sum(pod.has_passed(goal) for pod in pods)
+    if behind:
+        request: dict[str, str | None] = {names.ANNOTATION_RESTART_REQUEST: str(goal)}
+        if given.resume_from is not None:
+            request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
+        await _annotate(site, given, [(pod, request) for pod in behind])
+    elif len(there) + passed == len(pods) and len(pods) >= expected and not going:
+        attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
+        restarts = names.ANNOTATION_RESTARTS_SEEN
+        await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
+
+
+async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
+    """Refuse to wait for a pod that is gone or has ended, or whose node is down."""
+    if len(pods) < expected:
+        lost = expected - len(pods)
+        raise _Refused("1 pod is gone" if lost == 1 else f"{lost} pods are gone")
+    down = await nodes_down(site, {pod.node for pod in pods})
+    if down:
+        raise _Refused(f"node {min(down)} is down")
+
+
+async def _pods(site: Site, given: BarrierInput) -> tuple[list[_Pod], int]:
+    """Return the attempt's pods that have not ended, and how many others are being deleted: they may still run."""
+    labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
+    listed = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels))["items"]
+    own = await own_pods(site, given.target, given.plan, listed, controller_of)
+    found: list[_Pod] = []
+    going = 0
+    for raw in own:
+        stands = barrier_facts(raw)
+        facts = pod_facts(raw)
+        going += facts.state is PodState.TERMINATING
+        if stands is not None and facts.state in {PodState.PENDING, PodState.RUNNING}:
+            found.append(_Pod(raw, facts.name, facts.node, stands))
+    return found, going
+
+
+async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, dict[str, str | None]]]) -> None:
+    """Annotate pods at the version that was read."""
+
+    async def change(one: tuple[_Pod, dict[str, str | None]]) -> None:
+        pod, annotations = one
+        metadata: Any = pod.raw["metadata"]
+        try:
+            await site.kube.patch(
+                "v1",
+                "Pod",
+                pod.name,
+                given.target.namespace,
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                patch={"metadata": {"annotations": annotations}},
+                impersonate=user_of(given.target),
+            )
+        except (NotFound, Conflict, WebhookFailed):
+            return  # It is read again.
+        except (Forbidden, Invalid) as error:
+            if "RBAC: " not in error.message:  # If so, the authorizer may not have read a role yet.
+                raise _Refused(f"Pod {pod.name}: {error.message}") from None
+
+    await each(changes, change)

@@ -1,0 +1,120 @@
+"""The barrier of an attempt's pods, and restarts in place: when they are possible, and what follows (row J24)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.model import Attempt, Barrier, Observation, Phase, Reason, RestartMode, Stage, State, Workload
+from holdfast.model.calls.barrier import Lifted
+from holdfast.model.words import shortened
+from holdfast.policy.attempt.health import current, timings
+from holdfast.policy.attempt.settle import enter
+from holdfast.policy.failures.avoided_nodes import down_in
+from holdfast.policy.failures.blindness import due
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.record import cause
+
+
+def first(spec: Workload, state: State, now: datetime) -> Barrier | None:
+    """Return the barrier at which the pods of a new attempt wait; None if they do not wait for each other.
+
+    A gang has a rendezvous of its own, and restarts its workers by rounds.
+    """
+    if state.policy.restart_mode is not RestartMode.IN_PLACE or spec.gang is not None:
+        return None
+    makers = [one for one in spec.components if one.expected_pods]
+    if not makers or not all(one.restarts_in_place for one in makers):
+        return None
+    return Barrier(attempt=state.restarts, since=now)
+
+
+def recreates(state: State) -> str:
+    """Return why a restart of the living attempt must recreate it; empty if it can restart in place."""
+    attempt, seen = state.attempt, current(state)
+    if attempt is None or attempt.barrier is None:
+        return "its pods have no barrier: each needs an in-place restart agent, and a gang has its rendezvous instead"
+    if not attempt.barrier.is_lifted:
+        return "its pods have not all started yet"
+    if attempt.stage is not Stage.SUBMITTED or attempt.launch_failure is not None or attempt.making or attempt.parked:
+        return "parts of it are being created"
+    return _lost(seen)
+
+
+def _lost(seen: Observation | None) -> str:
+    """Return what is lost of an attempt, so that its pods cannot all restart in place; empty if nothing is."""
+    if seen is None or seen.owner_deleting or not seen.owner_found:
+        return "its pods are not known"
+    down = down_in(seen)
+    if down:
+        return f"node {down[0]} is down"
+    views = seen.components.values()
+    absent = sum(view.absent for view in views)
+    if absent or seen.missing:
+        return "1 pod is gone" if absent == 1 else f"{absent} pods are gone" if absent else f"{seen.missing[0]} is gone"
+    if any((view.complete and view.pods.expected) or view.failed for view in views):
+        return "a part of it has ended"
+    for word, count in (
+        ("failed", seen.pods.failed),
+        ("succeeded", seen.pods.succeeded),
+        ("is being deleted", seen.pods.terminating),
+    ):
+        if count:
+            return f"a pod of it {word}" if count == 1 else f"{count} pods of it {word.replace('is ', 'are ')}"
+    return ""
+
+
+def restart(state: State, now: datetime) -> State:
+    """Return the state with the living attempt being restarted in place; the restart is counted already."""
+    attempt = state.attempt
+    assert attempt is not None
+    grace = timings(state).forceful_deletion_grace_period
+    attempt = edit(
+        attempt,
+        barrier=Barrier(attempt=state.restarts, since=now, until=now + grace),
+        ready_at=None,
+        healthy_since=None,
+        told=None,
+        warming={},
+        resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,
+    )
+    return edit(state, attempt=attempt, observation=None, looked_at=None, unhealthy=None)
+
+
+def until(state: State, barrier: Barrier, now: datetime) -> datetime:
+    """Return when an attempt that restarts in place is recreated instead; blind time does not count."""
+    return due(barrier.since or now, timings(state).forceful_deletion_grace_period, state.blind)
+
+
+def gathered(attempt: Attempt, now: datetime) -> Attempt:
+    """Return the attempt with new pods, which wait at the barrier: those that have passed it run on."""
+    barrier = attempt.barrier
+    if barrier is None or not barrier.is_lifted:
+        return attempt
+    return edit(attempt, barrier=edit(barrier, since=now))
+
+
+def lifted(state: State, attempt: Attempt, barrier: Barrier, event: Lifted, now: datetime) -> State:
+    """Return the state after the call that lifts a barrier: the programs run, or the attempt is to be recreated."""
+    if event.refused:
+        why = f"attempt {attempt.number} cannot restart in place: {event.refused}"
+        return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
+    if not event.done:
+        return state
+    restarted = attempt.is_restarting
+    attempt = edit(attempt, barrier=edit(barrier, since=None, until=None))
+    if not restarted:
+        return edit(state, attempt=attempt)
+    attempt = edit(attempt, ready_at=None, submitted_at=now, told=None)
+    state = edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
+    text = (
+        f"attempt {attempt.number} restarted in place: all its pods are at in-place restart attempt {barrier.attempt}"
+    )
+    state = enter(state, Phase.RESUMING, Reason.RESTARTED_IN_PLACE, text, now)
+    return cause(state, Reason.RESTARTED_IN_PLACE, text, now)
+
+
+def grace_left(state: State, barrier: Barrier, now: datetime) -> float | None:
+    """Return for how many seconds the pods may still get to the barrier; None: for ever."""
+    if barrier.until is None:
+        return None
+    return max(timedelta(0), until(state, barrier, now) - now).total_seconds()

@@ -1,0 +1,157 @@
+"""Where a pod stands at its barrier, as the kubelet's status and its annotations say (row J24)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import names
+from holdfast.activities.facts.barrier import barrier_facts, waits_alone
+from holdfast.activities.facts.pods import PodState, pod_facts
+from holdfast.activities.objects.inject_barrier import BarrierProblem, add_barrier
+from holdfast.model import FailureClass, Reason
+
+ROW = pytest.mark.row("J24", level="pure")
+RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}]
+AGENT: dict[str, Any] = {
+    "name": "agent",
+    "restartPolicy": "Always",
+    "restartPolicyRules": RULES,
+    "startupProbe": {"httpGet": {"path": "/barrier-is-down", "port": 8081}},
+}
+RUNNING = {"running": {"startedAt": "2026-11-01T10:00:00Z"}}
+WAITING = {"waiting": {"reason": "PodInitializing"}}
+REMOVED = {"waiting": {"reason": "RestartingAllContainers"}}
+FAILED = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": "2026-11-01T10:05:00Z"}}
+
+
+def pod(
+    request: int | None = 1,
+    attempt: int | None = None,
+    seen: int | None = None,
+    restarts: int = 0,
+    agent: dict[str, Any] = RUNNING,
+    worker: dict[str, Any] = WAITING,
+    *,
+    started: bool = False,
+    phase: str = "Pending",
+) -> dict[str, Any]:
+    """Return a pod with an agent, as the API server holds it."""
+    orders = {
+        names.ANNOTATION_RESTART_REQUEST: request,
+        names.ANNOTATION_IN_PLACE_ATTEMPT: attempt,
+        names.ANNOTATION_RESTARTS_SEEN: seen,
+    }
+    return {
+        "metadata": {"name": "p", "uid": "u", "annotations": {k: str(v) for k, v in orders.items() if v is not None}},
+        "spec": {"nodeName": "n", "initContainers": [AGENT], "containers": [{"name": "worker"}]},
+        "status": {
+            "phase": phase,
+            "initContainerStatuses": [
+                {"name": "agent", "restartCount": restarts, "started": started, "state": agent},
+            ],
+            "containerStatuses": [{"name": "worker", "state": worker}],
+        },
+    }
+
+
+NEW = pod()
+LIFTED = pod(1, 1, 0, started=True, worker=RUNNING, phase="Running")
+ASKED = pod(2, 1, 0, started=True, worker=RUNNING, phase="Running")
+BACK = pod(2, 1, 0, 1)
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("raw", "goal", "there"),
+    [
+        (NEW, 1, True),
+        (NEW, 2, False),
+        (pod(agent=WAITING), 1, False),
+        (LIFTED, 1, False),
+        (ASKED, 2, False),
+        # Its program is not seen yet, but was allowed to start: that is no proof that it does not run.
+        (pod(2, 1, 0), 2, False),
+        (BACK, 2, True),
+        (pod(2, 1, 0, 1, agent=REMOVED), 2, False),
+        # The kubelet still shows a process of the old attempt.
+        (pod(2, 1, 0, 1, worker=RUNNING), 2, False),
+        (pod(2, 1, 0, 1, started=True), 2, False),
+    ],
+)
+def test_J24_a_pod_is_there_only_with_proof(raw: dict[str, Any], goal: int, there: bool):
+    facts = barrier_facts(raw)
+    assert facts is not None
+    assert facts.is_there(goal) is there
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (NEW, "a new pod waits at the barrier"),
+        (pod(agent=WAITING), ""),
+        (LIFTED, ""),
+        (ASKED, ""),
+        (BACK, ""),
+        (pod(1, 1, 0, 1), "its containers restarted in place"),
+        (pod(1, 1, 0, 1, agent=REMOVED), "its containers restarted in place"),
+        (pod(None), ""),
+    ],
+)
+def test_J24_a_pod_that_waits_unasked_is_a_failure(raw: dict[str, Any], why: str):
+    assert waits_alone(barrier_facts(raw)) == why
+    facts = pod_facts(raw)
+    assert facts.restarted is bool(why)
+    if why:
+        assert (facts.failure_class, facts.reason, facts.message) == (FailureClass.APP, Reason.POD_RESTARTED, why)
+    assert facts.state in {PodState.PENDING, PodState.RUNNING}, "it still runs, or may: it has not ended"
+
+
+@ROW
+def test_J24_the_exit_code_is_told_while_the_kubelet_shows_it():
+    assert pod_facts(pod(1, 1, 0, 1, agent=RUNNING, worker=FAILED, phase="Running")).exit_code == 3
+    assert pod_facts(pod(1, 1, 0, 1)).exit_code is None
+
+
+@ROW
+def test_J24_a_pod_without_an_agent_has_no_barrier_to_wait_at():
+    raw = pod()
+    raw["spec"]["initContainers"] = []
+    facts = barrier_facts(raw)
+    assert facts is not None
+    assert (facts.waits, facts.started) == (False, False)
+
+
+@ROW
+def test_J24_the_agent_gets_its_files_and_every_container_its_attempt():
+    spec: dict[str, Any] = {"initContainers": [{"name": "first"}, {**AGENT}], "containers": [{"name": "worker"}]}
+    add_barrier(spec, "spec")
+    first, agent, worker = (*spec["initContainers"], *spec["containers"])
+    assert [one["mountPath"] for one in agent["volumeMounts"]] == [
+        names.IN_PLACE_ORDERS_DIRECTORY,
+        names.IN_PLACE_MEMORY_DIRECTORY,
+    ]
+    for one in (first, agent, worker):
+        (variable,) = one["env"]
+        assert variable["name"] == names.ENV_IN_PLACE_ATTEMPT
+        assert names.ANNOTATION_IN_PLACE_ATTEMPT in variable["valueFrom"]["fieldRef"]["fieldPath"]
+    assert not {"volumeMounts"} & {*first, *worker}
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"volumes": [{"name": "holdfast-in-place-memory"}]}, "spec.volumes"),
+        (
+            {"initContainers": [{**AGENT, "volumeMounts": [{"mountPath": names.IN_PLACE_MEMORY_DIRECTORY}]}]},
+            "spec.initContainers[0].volumeMounts",
+        ),
+    ],
+)
+def test_J24_a_template_that_takes_the_agents_place_is_refused(spec: dict[str, Any], path: str):
+    with pytest.raises(BarrierProblem) as refused:
+        add_barrier({"initContainers": [{**AGENT}], "containers": [], **spec}, "spec")
+    assert refused.value.path == path

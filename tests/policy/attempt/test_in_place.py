@@ -1,0 +1,256 @@
+"""Restarts in place: when they are possible, what follows when they are not, and how they count (row J24)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.model import (
+    Action,
+    Budget,
+    Component,
+    Failure,
+    FailureClass,
+    Observation,
+    OperationKind,
+    Phase,
+    PodCounts,
+    Policy,
+    Reason,
+    RestartMode,
+    Scope,
+    Timings,
+)
+from holdfast.model.calls.barrier import Lifted
+from holdfast.model.life.ledger import Bucket
+from holdfast.policy.loop.fold import fold
+from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.status.ledger import Moment, spans_of
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Suspended
+from tests.policy.lives.elements import Elements, config, jobs
+from tests.policy.lives.life import Life
+
+ROW = pytest.mark.row("J24", level="pure")
+AGENT: dict[str, Any] = {
+    "name": "agent",
+    "restartPolicy": "Always",
+    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "NotIn", "values": [0]}}],
+    "startupProbe": {"httpGet": {"path": "/barrier-is-down", "port": 8081}},
+}
+POLICY = Policy(
+    default=Action(charge="restart", grace=False),
+    budgets=(Budget(name="restart", limit=2),),
+    timings=Timings(retry_pause_period=timedelta(0)),
+    restart_mode=RestartMode.IN_PLACE,
+)
+
+
+def component(name: str, agent: dict[str, Any] | None = AGENT) -> Component:
+    """Return a Job of two pods; by default each has an in-place restart agent."""
+    pods: dict[str, Any] = {"containers": [{"name": "main", "image": "train:1"}]}
+    if agent is not None:
+        pods["initContainers"] = [agent]
+    template = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": pods}},
+    }
+    return Component(
+        name=name,
+        template=template,
+        pod_sets=({"path": "template.spec.template", "replicas": 2},),  # type: ignore[arg-type]
+    )
+
+
+@dataclass
+class InPlace(Elements):
+    """A life whose pods may restart on their own; the barrier's call brings them back."""
+
+    restarted: set[str] = field(default_factory=set)
+
+    def look(self, *, live: bool = False, blind: Any = (), **fields: Any) -> Observation:
+        seen = super().look(live=live, blind=blind, **fields)
+        more = tuple(
+            Failure(
+                cls=FailureClass.APP,
+                scope=Scope.MEMBER,
+                reason=Reason.POD_RESTARTED,
+                time=self.now,
+                component=name,
+                subject=f"{name}-0",
+                attempt=self.attempt,
+            )
+            for name in sorted(self.restarted)
+        )
+        return edit(seen, failures=(*seen.failures, *more), failures_total=len(seen.failures) + len(more))
+
+    def finish(self) -> Life:
+        assert self.state.operation is not None
+        if self.state.operation.kind is OperationKind.BARRIER:
+            self.restarted.clear()
+            running = PodCounts(expected=2, running=2)
+            self.views = {name: edit(one, pods=running) if name != "adl" else one for name, one in self.views.items()}
+        return super().finish()
+
+    def restarts(self, *names: str) -> InPlace:
+        """Let a pod of each of these components restart on its own, and the watch tell it."""
+        self.restarted |= set(names)
+        self.views = {
+            name: edit(one, pods=PodCounts(expected=2, running=1, pending=1)) if name in names else one
+            for name, one in self.views.items()
+        }
+        self.tell(Observed(self.look()))
+        return self
+
+
+def life(*components: Component, policy: Policy = POLICY, hold: OperationKind | None = None) -> InPlace:
+    # A component without pods counts as complete, and hinders no restart.
+    spec = jobs(*(components or (config(), component("driver"), component("worker"))), policy=policy)
+    one = InPlace(spec=spec)
+    one.up()
+    one.hold = {hold} if hold is not None else set()
+    return one
+
+
+def barrier(one: InPlace) -> Any:
+    assert one.state.attempt is not None
+    return one.state.attempt.barrier
+
+
+@ROW
+def test_J24_the_programs_of_an_attempt_start_together():
+    one = life()
+    assert (one.state.phase, one.kinds().count("barrier")) == (Phase.RUNNING, 1)
+    assert barrier(one).is_lifted
+    assert (barrier(one).attempt, one.state.restarts) == (0, 0)
+
+
+@ROW
+def test_J24_one_pod_that_restarts_restarts_all_where_they_are():
+    one = life().restarts("worker")
+    assert (one.state.phase, one.attempt, one.state.restarts, one.state.used) == (Phase.RUNNING, 1, 1, {"restart": 1})
+    assert "remove" not in one.kinds()
+    assert (barrier(one).attempt, barrier(one).until) == (1, None)
+    assert "RestartedInPlace" in one.reasons()
+    assert Phase.RESETTING in one.phases
+
+
+@ROW
+def test_J24_several_pods_that_restart_together_count_once():
+    one = life().restarts("driver", "worker")
+    assert (one.state.restarts, one.kinds().count("barrier")) == (1, 2)
+
+
+@ROW
+def test_J24_a_used_up_budget_fails_it():
+    one = life()
+    for _ in range(3):
+        one.restarts("worker")
+    assert (one.state.outcome, one.state.restarts, one.state.reason) == (Phase.FAILED, 2, Reason.RETRY_LIMIT_EXCEEDED)
+
+
+@ROW
+@pytest.mark.parametrize(
+    "counts",
+    [{"running": 1}, {"running": 1, "failed": 1}, {"running": 1, "terminating": 1}, {"running": 1, "succeeded": 1}],
+    ids=lambda counts: "+".join(counts),
+)
+def test_J24_it_is_recreated_when_a_pod_is_gone(counts: dict[str, int]):
+    one = life()
+    one.restarted = {"worker"}
+    one.pods("driver", **counts)
+    assert (one.attempt, one.state.restarts, one.state.executions) == (2, 1, 2)
+    assert "remove" in one.kinds()
+    assert barrier(one).attempt == 1, "the pods of the next attempt begin at a later in-place restart attempt"
+
+
+@ROW
+@pytest.mark.parametrize("agent", [None, {**AGENT, "restartPolicyRules": []}, {**AGENT, "startupProbe": None}])
+def test_J24_without_an_agent_in_each_pod_it_is_recreated(agent: dict[str, Any] | None):
+    one = life(component("driver"), component("worker", agent))
+    assert barrier(one) is None
+    one.pods("worker", running=1, failed=1)
+    assert (one.attempt, one.kinds().count("barrier")) == (2, 0)
+    (reset,) = [each.message for each in one.state.causes if each.reason is Reason.RESETTING]
+    assert "it is recreated, since its pods have no barrier: each needs an in-place restart agent" in reset
+
+
+@ROW
+def test_J24_the_usual_mode_has_no_barrier():
+    assert barrier(life(policy=edit(POLICY, restart_mode=RestartMode.RECREATE))) is None
+
+
+@ROW
+def test_J24_pods_that_do_not_get_there_are_recreated_and_the_restart_counts_once():
+    one = life(hold=OperationKind.BARRIER).restarts("worker")
+    found = explain_of(one.spec, one.state, one.now)
+    assert found.now == "restarting in place: waiting for all 4 pods to be at the barrier of in-place restart attempt 1"
+    assert [each.what for each in found.next] == ["recreation, unless all pods have restarted in place by then"]
+    assert found.next[0].at == one.now + timedelta(minutes=10)
+    one.ends(Lifted(done=False, refused="3 of 4 pods restarted in time"))
+    assert (one.attempt, one.state.restarts, one.state.used) == (2, 1, {"restart": 1})
+
+
+@ROW
+def test_J24_what_is_seen_while_they_restart_is_no_failure():
+    one = life(hold=OperationKind.BARRIER).restarts("worker")
+    one.restarts("driver").after(minutes=9)
+    assert (one.state.restarts, one.state.unhealthy, one.state.phase) == (1, None, Phase.RESETTING)
+    assert one.kinds()[-1] == "barrier"
+
+
+@ROW
+def test_J24_a_broken_off_restart_goes_on():
+    one = life(hold=OperationKind.BARRIER).restarts("worker")
+    one.ends(OperationInterrupted())
+    assert (one.state.phase, one.attempt, one.state.restarts) == (Phase.RUNNING, 1, 1)
+
+
+@ROW
+@pytest.mark.parametrize(("wish", "phase"), [(Suspended(), Phase.SUSPENDED), (Cancelled(), Phase.CANCELLED)])
+def test_J24_a_restart_can_be_given_up(wish: Any, phase: Phase):
+    one = life(hold=OperationKind.BARRIER).restarts("worker")
+    one.tell(wish)
+    one.ends(OperationInterrupted())
+    assert (one.state.phase, one.kinds()[-1]) == (phase, "remove")
+
+
+@ROW
+def test_J24_a_late_result_of_an_earlier_attempt_changes_nothing():
+    one = life(hold=OperationKind.BARRIER).restarts("worker")
+    one.tell(Suspended())
+    assert fold(one.state, Lifted(done=True), one.now).phase is one.state.phase
+
+
+@ROW
+def test_J24_its_status_names_the_attempt_in_place():
+    one = life(hold=OperationKind.BARRIER).restarts("worker")
+    going = status_of(one.spec, one.state, one.now, "uid").barrier
+    assert going is not None
+    assert (going.attempt, going.is_lifted) == (1, False)
+
+
+@ROW
+def test_J24_work_since_the_last_save_is_lost_and_the_restart_is_a_start():
+    one = life(hold=OperationKind.BARRIER)
+    begin, moments = one.now, [Moment(one.now, one.spec, one.state)]
+    one.after(minutes=30)
+    one.restarts("worker")
+    moments.append(Moment(one.now, one.spec, one.state))
+    one.after(seconds=20)
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    moments.append(Moment(one.now, one.spec, one.state))
+    found = spans_of(begin, moments, one.now + timedelta(minutes=5))
+    assert [(span.bucket, span.milliseconds / 1000) for span in found] == [
+        (Bucket.LOST, 1800),
+        (Bucket.STARTING, 20),
+        (Bucket.PRODUCTIVE, 300),
+    ]
+    assert {span.attempt for span in found} == {1}
