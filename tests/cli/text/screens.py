@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import click
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
@@ -201,7 +200,7 @@ def _goodput() -> str:
 
 def _simulated() -> str:
     spec = document("pods")
-    return simulation_text(simulate(spec, read_script(script("failed-pod-reset"), spec)))
+    return simulation_text(simulate(spec, read_script(script("failed-pod-reset"))))
 
 
 def _plan() -> str:
@@ -221,7 +220,7 @@ def helped(*path: str, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in result.output.strip().splitlines())
 
 
-def commands(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
     """Yield the words that name each command, those of groups among them."""
     yield path
     for name, below in sorted(getattr(command, "commands", {}).items()):

@@ -157,7 +157,7 @@ class Site:
         return worker
 
     def _started(
-        self, argv: list[str], env: dict[str, str], log: Path, program: Path | None
+        self, argv: list[str], env: dict[str, str], log: Path, program: str | Path | None
     ) -> subprocess.Popen[bytes] | Forked:
         if self.forks and program is None:
             return Forked(argv, env, log)
