@@ -68,6 +68,8 @@ class Turn:
     after: State
     step: Step | None
     """None if the turn only folded in the inbox, to pass it to the next run."""
+    reset: bool = False
+    """Whether its first decision is a restart that a reset has carried out: `folded` has it already (record 0086)."""
 
 
 @dataclass(slots=True)
@@ -299,7 +301,7 @@ class Life:
         if self._continues(task):
             self.state, self._left = edit(self.state, runs=self.state.runs + 1), True
         taken = lived.taken if reset is None else (reset, *lived.taken)
-        return Turn(task.event, now, spec, folded, taken, self.state, lived.step)
+        return Turn(task.event, now, spec, folded, taken, self.state, lived.step, reset is not None)
 
     def _continues(self, task: Task) -> bool:
         return isinstance(self._leaving, Continue) and task.ended is not None

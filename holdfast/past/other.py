@@ -106,9 +106,10 @@ def compared(story: Story, policy: Policy) -> Comparison:
     for index, turn in enumerate(story.turns):
         after = story.turns[index + 1].at if index + 1 < len(story.turns) else turn.at
         raw = turn.folded
-        for real in turn.taken:
-            other.judge(turn, raw, real)
-            raw = real.after
+        for number, real in enumerate(turn.taken):
+            done = turn.reset and number == 0
+            other.judge(turn, real.before if done else raw, real)
+            raw = raw if done else real.after
         other.wait(turn, raw, after)
     return _summed(story, other)
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from holdfast.model import Cause, State, Status, Workload
 from holdfast.past.life import Life, Turn
 from holdfast.past.tasks import Run, Task
+from holdfast.policy.values.displayed import displayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,8 @@ def _relive(story: Story, run: Run, spec: Workload) -> None:
 
 
 def _same(state: State, status: Status) -> bool:
+    """Whether the workflow in this state would write this status."""
+    state = displayed(state)
     number = state.attempt.number if state.attempt is not None else 0
     return (state.phase, number, state.restarts, state.executions) == (
         status.phase,
@@ -201,7 +204,7 @@ def _figures(status: Status) -> str:
 def _figures_of(turns: Sequence[Turn]) -> str:
     if not turns:
         return "nothing"
-    state = turns[-1].after
+    state = displayed(turns[-1].after)
     number = state.attempt.number if state.attempt is not None else 0
     return f"{state.phase.value}, attempt {number}, {state.restarts} restarts, {state.causes_total} causes"
 
