@@ -99,7 +99,7 @@ def test_E3_watching_tells_changes_and_departures_once() -> None:
 
 
 def test_E3_a_bad_selector_is_refused_before_anybody_is_asked() -> None:
-    result = run("list", "-l", "team in (x)", "--address", "127.0.0.1:1")
+    result = run("list", "-l", "team in x", "--address", "127.0.0.1:1")
     assert result.exit_code == 2
     assert "expected key=value, key!=value, key in (a,b)" in said(result)
 

@@ -42,10 +42,10 @@ _CHANGES = (
     (re.compile(r"rule failed-(pods|component)"), "rule"),
     (re.compile(r"\bfake-\d+\b"), "NODE"),
     (re.compile(r"\b\d+ objects? left: .*"), "what is left"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "DATE"),
     (re.compile(r"\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
     (re.compile(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?s\b|\b(\d+d)?\d+h(\d+m)?\b|\b\d+[dhm]\b"), "AGE"),
-    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\d+(\.\d+)? ?%"), "SHARE"),
     (re.compile(r"(?<=[a-z0-9]-)[a-z0-9]{5}\b(?=[\s:,./]|$)"), "POD"),
     (re.compile(r"[─━]+"), "─"),
@@ -56,7 +56,7 @@ _CHANGES = (
 def lasting(text: str) -> list[str]:
     """Return the lines of an output without what differs each time."""
     lines = list[str]()
-    for line in text.splitlines():
+    for line in re.sub(r"\n {9,}", " ", text).splitlines():  # A long line goes on below its own words.
         for pattern, word in _CHANGES:
             line = pattern.sub(word, line)
         if line.strip():
