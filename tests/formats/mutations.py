@@ -92,10 +92,10 @@ def _laughs(_: random.Random) -> str:
     return "\n".join(lines)
 
 
-def _restarting() -> Json:
+def _restarting(**fields: Any) -> Json:
     rules = [{"name": "r", "action": "RestartJobSet"}]
     jobs = [{"name": "a", "replicas": 1, "template": {"spec": job()["spec"]}}]
-    spec = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": 3, "rules": rules}}
+    spec = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": 3, "rules": rules}, **fields}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "set"}, "spec": spec}
 
 
@@ -185,6 +185,7 @@ DIRECTED: dict[str, Spoil] = {
     ),
     "a queue of its own": of_job(*T0, "metadata", "labels", value={"kueue.x-k8s.io/queue-name": "team"}),
     "restarts of its own": lambda _: appwrapper("train", {"template": _restarting()}),
+    "run twice": lambda _: appwrapper("train", {"template": _restarting(managedBy="holdfast.dev/holdfast")}),
     "a path given twice": lambda _: appwrapper("train", declared(job(), (JOBS, 2), (JOBS, 2), infos=False)),
     "a pod set that is missing": _two_torches,
     "other replicas": of_declared(*C0, "podSets", 0, "replicas", value=5),
