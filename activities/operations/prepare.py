@@ -133,6 +133,9 @@ async def _prepare_and_create(
     marked = await persist(pulse, "marking the anchor", lambda: _mark_begun(site, given, shown, uid))
     prepared = _prepared(site, given, pulse, marked or shown, uid)
     if marked is None:
+        # Creation follows as another activity, which does not rehearse.
+        if tries_at_once:
+            await rehearse(site, _as_placed(given, anchor))
         return prepared
     patience = site.grace(create.patience) if create.patience is not None else None
     completed = create.model_copy(

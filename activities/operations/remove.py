@@ -102,7 +102,8 @@ def _shows_its_end(site: Site, given: RemoveInput) -> bool:
     status = mapping((anchor or {}).get("status"))
     ended = {Phase.SUCCEEDED.value, Phase.FAILED.value}
     writes = given.report.unlist or given.report.before
-    return given.release_anchor and bool(given.owner_uid) and not writes and status.get("phase") in ended
+    shown = status.get("attempt") == given.attempt and status.get("phase") in ended
+    return given.release_anchor and bool(given.owner_uid) and not writes and shown
 
 
 async def _until_gone(
