@@ -13,7 +13,7 @@ import yaml
 
 from holdfast import names
 from holdfast.formats.native import REQUESTED
-from holdfast.model.spec.schema import schema
+from holdfast.model.schema import schema
 
 DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 WRITTEN: Final = "# Written by `make manifests`.\n"

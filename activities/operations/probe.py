@@ -20,10 +20,10 @@ from temporalio.exceptions import ApplicationError
 from yarl import URL
 
 from holdfast import names
+from holdfast.activities.facts.pod_address import own_address
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.client import KubeError
 from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of
-from holdfast.activities.operations.pod_address import own_address
 from holdfast.activities.site.site import BEAT_LAST, Site, is_broken_off
 from holdfast.model import Failure, Probe, ProbeKind
 from holdfast.model.calls.cluster import Probed, ProbeInput

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, Self
 import aiohttp
 
 from holdfast import names
+from holdfast.activities.facts.pod_address import own_address
 from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
 from holdfast.activities.kube.raw import mapping, one_line
-from holdfast.activities.operations.pod_address import own_address
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import CheckpointProtocol
 from holdfast.model.calls.cluster import CheckpointInput

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from yarl import URL
 
 from holdfast import names
+from holdfast.activities.facts.pod_address import own_address
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.raw import mapping
-from holdfast.activities.operations.pod_address import own_address
 from holdfast.activities.site.site import Site
 from holdfast.model import Progress, ProgressSource
 from holdfast.model.calls.progress import FollowInput

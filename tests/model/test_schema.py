@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.formats import read
 from holdfast.model.life import history
-from holdfast.model.spec.schema import schema, text
+from holdfast.model.schema import schema, text
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "docs/schema/workload.schema.json"
@@ -26,7 +26,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_committed_schema_is_current() -> None:
-    python = "from holdfast.model.spec.schema import text; print(text(), end='')"
+    python = "from holdfast.model.schema import text; print(text(), end='')"
     command = f'python -c "{python}" > docs/schema/workload.schema.json'
     assert COMMITTED.read_text(encoding="utf-8") == text(), f"renew it: {command}"
 

@@ -179,7 +179,7 @@ def schema(
     output: Annotated[Output, typer.Option("--output", "-o", help="json or yaml.")] = Output.JSON,
 ) -> None:
     """Print the JSON schema of a workload: the contract of every SDK and of the `temporal` CLI."""
-    from holdfast.model.spec.schema import schema as published
+    from holdfast.model.schema import schema as published
 
     document = published()
     typer.echo(dumped(document, Output.JSON if output is Output.TABLE else output).rstrip("\n"))

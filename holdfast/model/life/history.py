@@ -15,7 +15,7 @@ from holdfast.model.life.evidence import Evidence
 from holdfast.model.life.state import Cause
 from holdfast.model.life.status import BudgetStatus
 from holdfast.model.observation import Failure
-from holdfast.model.spec.schema import untitled
+from holdfast.model.schema import untitled
 from holdfast.model.vocabulary import Phase, Reason
 
 HISTORY_ID: Final = f"https://{names.GROUP}/schema/{names.VERSION}/history.schema.json"
