@@ -80,6 +80,7 @@ ANNOTATION_IN_PLACE_ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attemp
 IN_PLACE_ORDERS: Final = {"request": ANNOTATION_RESTART_REQUEST, "attempt": ANNOTATION_IN_PLACE_ATTEMPT}
 """The files of the agent, each with the annotation that it shows."""
 IN_PLACE_ORDERS_DIRECTORY: Final = f"/var/run/{GROUP}/in-place-restart"
+IN_PLACE_ATTEMPT_FILE: Final = f"{IN_PLACE_ORDERS_DIRECTORY}/attempt"
 IN_PLACE_MEMORY_DIRECTORY: Final = f"/var/lib/{GROUP}/in-place-restart"
 ANNOTATION_RESTARTS_SEEN: Final = f"{GROUP}/in-place-restarts-seen"
 """How often the pod's agent had been restarted when the pod's programs were last allowed to start."""
@@ -121,8 +122,8 @@ ENV_CODEC_ACCEPT_PLAINTEXT: Final = "HOLDFAST_CODEC_ACCEPT_PLAINTEXT"
 ENV_ATTEMPT: Final = "HOLDFAST_ATTEMPT"
 ENV_WORKLOAD_UID: Final = "HOLDFAST_WORKLOAD_UID"
 ENV_RESUME_FROM: Final = "HOLDFAST_RESUME_FROM"
-ENV_IN_PLACE_ATTEMPT: Final = "HOLDFAST_IN_PLACE_RESTART_ATTEMPT"
-"""The in-place restart attempt of the pod: unlike the attempt, it changes without a new pod (row J24)."""
+ENV_IN_PLACE_ATTEMPT_FILE: Final = "HOLDFAST_IN_PLACE_RESTART_ATTEMPT_FILE"
+"""The file with the in-place restart attempt of the pod: unlike the attempt, it changes without a new pod (row J24)."""
 
 # Environment of a member's agent, and the audience of its token (docs/decisions/0030-rendezvous.md).
 ENV_RENDEZVOUS: Final = "HOLDFAST_RENDEZVOUS"

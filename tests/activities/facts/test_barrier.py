@@ -125,7 +125,7 @@ def test_J24_a_pod_without_an_agent_has_no_barrier_to_wait_at():
 
 
 @ROW
-def test_J24_the_agent_gets_its_files_and_every_container_its_attempt():
+def test_J24_the_agent_gets_its_files_and_every_container_the_one_with_its_attempt():
     spec: dict[str, Any] = {"initContainers": [{"name": "first"}, {**AGENT}], "containers": [{"name": "worker"}]}
     add_barrier(spec, "spec")
     first, agent, worker = (*spec["initContainers"], *spec["containers"])
@@ -134,10 +134,16 @@ def test_J24_the_agent_gets_its_files_and_every_container_its_attempt():
         names.IN_PLACE_MEMORY_DIRECTORY,
     ]
     for one in (first, agent, worker):
-        (variable,) = one["env"]
-        assert variable["name"] == names.ENV_IN_PLACE_ATTEMPT
-        assert names.ANNOTATION_IN_PLACE_ATTEMPT in variable["valueFrom"]["fieldRef"]["fieldPath"]
-    assert not {"volumeMounts"} & {*first, *worker}
+        assert one["env"] == [{"name": names.ENV_IN_PLACE_ATTEMPT_FILE, "value": names.IN_PLACE_ATTEMPT_FILE}]
+    (orders, _) = agent["volumeMounts"]
+    assert first["volumeMounts"] == worker["volumeMounts"] == [orders]
+    shown = {
+        f"{orders['mountPath']}/{item['path']}": item["fieldRef"]["fieldPath"]
+        for volume in spec["volumes"]
+        if volume["name"] == orders["name"]
+        for item in volume["downwardAPI"]["items"]
+    }
+    assert names.ANNOTATION_IN_PLACE_ATTEMPT in shown[names.IN_PLACE_ATTEMPT_FILE]
 
 
 @ROW
@@ -148,6 +154,10 @@ def test_J24_the_agent_gets_its_files_and_every_container_its_attempt():
         (
             {"initContainers": [{**AGENT, "volumeMounts": [{"mountPath": names.IN_PLACE_MEMORY_DIRECTORY}]}]},
             "spec.initContainers[0].volumeMounts",
+        ),
+        (
+            {"containers": [{"name": "worker", "volumeMounts": [{"mountPath": names.IN_PLACE_ORDERS_DIRECTORY}]}]},
+            "spec.containers[0].volumeMounts",
         ),
     ],
 )

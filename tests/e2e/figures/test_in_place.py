@@ -68,7 +68,7 @@ def in_place(name: str, token: int, **policy: Any) -> Json:
         "name": "worker",
         "image": "holdfast.local/busybox:1",
         "imagePullPolicy": "Never",
-        "command": ["sh", "-c", f"exec sleep {token}$HOLDFAST_IN_PLACE_RESTART_ATTEMPT"],
+        "command": ["sh", "-c", f'exec sleep {token}$(cat "$HOLDFAST_IN_PLACE_RESTART_ATTEMPT_FILE")'],
         "restartPolicy": "Never",
         "restartPolicyRules": RULES,
     }
@@ -152,10 +152,13 @@ class Processes:
     async def run(self, attempt: int, pods: int = PODS) -> None:
         """Wait until all programs run at an attempt."""
 
-        async def all_run() -> bool:
-            return sorted((await asyncio.to_thread(self.pids)).values()) == [str(attempt)] * pods
+        seen: list[str] = []
 
-        await until(all_run, 120, f"{pods} programs run at in-place restart attempt {attempt}")
+        async def all_run() -> bool:
+            seen[:] = sorted((await asyncio.to_thread(self.pids)).values())
+            return seen == [str(attempt)] * pods
+
+        await until(all_run, 120, lambda: f"{pods} programs run at in-place restart attempt {attempt}: {seen}")
 
 
 async def places(space: Space) -> set[tuple[str, str, str]]:
