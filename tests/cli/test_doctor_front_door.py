@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.cluster.front_door import deciders, kueue, longest_reset, stranded
+from holdfast import formats
+from holdfast.cli.cluster.front_door import applied, deciders, kueue, longest_reset, stranded
 from holdfast.model import Timings
 from holdfast.profiles.appwrapper import POLICY
 
@@ -126,3 +127,12 @@ def test_F16_each_kind_that_kueue_is_to_admit_is_named_where_its_configuration_l
     told, _ = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": POLICY}, both)
     assert (told.good, told.warns) == (True, True), "no JobSet names a queue"
     assert "frameworks: [jobset.x-k8s.io/jobset]" in told.found
+
+
+@pytest.mark.row("F16", level="pure")
+def test_F16_policies_of_all_kinds_come_with_the_base_and_a_kinds_own_with_its_folder():
+    form = formats.RESOURCES["jobset.x-k8s.io/v1alpha2", "JobSet"]
+    own, shared = {"metadata": {"name": "jobsets.holdfast.dev"}}, {"metadata": {"name": "resource-askers.holdfast.dev"}}
+    assert applied(form, [shared]) == "kubectl apply -k deploy/"
+    assert applied(form, [own]) == "kubectl apply -k deploy/jobset"
+    assert applied(form, [own, shared]) == "kubectl apply -k deploy/ and kubectl apply -k deploy/jobset"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from holdfast import names
+from holdfast import formats, names
+from holdfast.formats.settings import NAMES
 from holdfast.worker.cleanup.namespace import manifests
 from tests.project.manifests import Document, problems
 
@@ -44,6 +46,26 @@ def test_F18_all_who_log_in_may_read_how_to_reach_temporal_and_nothing_else() ->
     (role,) = (one for one in APPLIED if one["kind"] == "Role" and one["metadata"]["name"] == names.CONNECTION)
     rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [names.CONNECTION], "verbs": ["get"]}
     assert role["rules"] == [rule]
+
+
+@pytest.mark.row("F16", level="pure")
+def test_F16_a_kind_that_is_taken_off_leaves_what_holds_for_all_kinds() -> None:
+    assert "front-door" in yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
+    for form in formats.RESOURCES.values():
+        brought = yaml.safe_load((DEPLOY / form.folder / "kustomization.yaml").read_text())["resources"]
+        assert not any(one.startswith("..") for one in brought)
+
+
+@pytest.mark.row("F16", level="pure")
+def test_F16_the_api_server_tells_settings_of_a_jobset_from_what_holdfast_writes() -> None:
+    policies = yaml.safe_load_all((DEPLOY / "jobset" / "policies.yaml").read_text())
+    spec = next(one["spec"] for one in policies if one["metadata"]["name"] == "jobsets.holdfast.dev")
+    marks = json.loads(next(one["expression"] for one in spec["variables"] if one["name"] == "marks"))
+    written = {value for key, value in vars(names).items() if key.startswith("ANNOTATION_")} - {
+        names.ANNOTATION_REDFISH
+    }
+    assert {one for one in written if one.startswith("holdfast.dev/") and "-" not in one} == set(marks)
+    assert not [one for one in NAMES if "-" in one or f"holdfast.dev/{one}" in marks]
 
 
 CHANGES: list[tuple[str, str, Any, str]] = [

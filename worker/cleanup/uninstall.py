@@ -89,12 +89,12 @@ async def leave_workloads(ground: Ground, *, say: Say) -> None:
     await _terminate(client, lambda: open_workflows(client, cluster))
     for one in await standing(ground):
         await let_go(ground, one)
-        if one.api_version == names.API_VERSION and not one.deleting:
+        if one.own and not one.deleting:
             await unless_gone(kube.delete(*one.key, uid=one.uid, propagation="Orphan"))
             if one.kind == names.ATTEMPT_KIND:
                 say(f"{one} is let go: what it was made of runs on")
     deadline = time.monotonic() + _LET_GO
-    while left := [one for one in await standing(ground) if one.api_version == names.API_VERSION]:
+    while left := [one for one in await standing(ground) if one.own]:
         if time.monotonic() > deadline:
             raise HoldfastError(
                 f"{still_there(left, ())}. All workflows are ended, and what is left is let go of by the cluster's "

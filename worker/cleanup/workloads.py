@@ -46,9 +46,14 @@ class Thing:
         return self.api_version, self.kind, self.name, self.namespace
 
     @property
+    def own(self) -> bool:
+        """Whether Holdfast made it: an anchor or an attempt, unlike what users applied (row F15)."""
+        return _is_own(self.api_version, self.kind)
+
+    @property
     def lives(self) -> bool:
         """Whether it still holds something: a custom resource that has ended, or was never started, does not."""
-        return self.api_version == names.API_VERSION or names.FINALIZER in self.finalizers
+        return self.own or names.FINALIZER in self.finalizers
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -114,7 +119,7 @@ async def remove_workloads(
         for one in things:
             if one.copied:
                 await _copy_goes(ground, one, say)
-        applied = [one for one in things if one.api_version != names.API_VERSION]
+        applied = [one for one in things if not one.own]
         for one in applied:
             if not one.deleting:
                 await unless_gone(ground.site.kube.delete(*one.key, uid=one.uid))
@@ -199,8 +204,13 @@ def thing_of(api_version: str, kind: str, found: Mapping[str, Any]) -> Thing:
         bool(metadata.get("deletionTimestamp")),
         tuple(map(str, metadata.get("finalizers") or ())),
         str(labels.get(names.LABEL_INSTALLATION) or ""),
-        api_version == names.API_VERSION and _is_elsewhere(said, metadata["namespace"]),
+        _is_own(api_version, kind) and _is_elsewhere(said, metadata["namespace"]),
     )
+
+
+def _is_own(api_version: str, kind: str) -> bool:
+    """Whether a kind is Holdfast's own: users' Workloads have the same API version."""
+    return api_version == names.API_VERSION and kind in {names.ANCHOR_KIND, names.ATTEMPT_KIND}
 
 
 def _is_elsewhere(workflow_id: str, namespace: str) -> bool:

@@ -156,8 +156,15 @@ async def _rights_and_policies(kube: Kube, form: Resource) -> AsyncIterator[Chec
     told = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in away)
     older = bool(away) and all(one["kind"].startswith("Mutating") for one in away)
     found = f"missing: {told}" + ("; nobody is named as who asked" if older else "") if away else "all are there"
-    remedy = f"{apply}; Kubernetes before 1.36 has no mutating policies" if away else ""
+    remedy = f"{applied(form, away)}; Kubernetes before 1.36 has no mutating policies" if away else ""
     yield Check(name, not away or older, found, remedy, warns=older)
+
+
+def applied(form: Resource, away: Iterable[Mapping[str, Any]]) -> str:
+    """Return what applies the policies of a kind that are missing: those of all kinds come with `deploy/`. Pure."""
+    own = {one["metadata"]["name"].startswith(form.folder) for one in away}
+    folders = [folder for folder, is_own in (("", False), (form.folder, True)) if is_own in own]
+    return " and ".join(f"kubectl apply -k deploy/{folder}" for folder in folders)
 
 
 def _brings_kind(form: Resource) -> bool:

@@ -135,18 +135,45 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
             warnings.simplefilter("ignore", DocumentWarning)
             workload = read(_unsaid(_bare(document)), cluster="cluster")
     except HoldfastError:
-        # It is refused: there is nothing whose Jobs could be counted.
-        conditions = [_shown((FAILED, report.reason.value, report.message))] if report.phase is Phase.FAILED else []
-        told: Json = {"terminalState": "Failed"} if report.phase is Phase.FAILED else {}
+        # It is refused, or was changed after admission so that it cannot be read: its own Jobs are not known.
+        told = _unread(previous, report, holds=holds)
+        conditions = _conditions(told.pop("conditions"), previous, holds=holds)
     else:
         told = status(workload, _status(workload, report, now))
         conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
         _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
         told.setdefault("restartsCountTowardsMax", 0)
-        if holds:
-            told.pop("terminalState", None)
+    if holds:
+        told.pop("terminalState", None)
     return {**told, "conditions": timed([*conditions, condition(report)], previous, report.generation, now)}
+
+
+def _unread(previous: Json, report: Report, *, holds: bool) -> Json:
+    """Return what a report alone says of a JobSet that cannot be read, with the Jobs its status names (row F16)."""
+    told: Json = {"conditions": []}
+    if report.phase in {Phase.SUSPENDING, Phase.SUSPENDED}:
+        told["conditions"] = [_shown(SUSPENDED)]
+    elif report.phase is Phase.SUCCEEDED:
+        told |= {"conditions": [_shown(COMPLETED)], "terminalState": "Completed"}
+    elif report.phase is Phase.FAILED:
+        ended = _shown((FAILED, report.reason.value, report.message))
+        told |= {"conditions": [ended], "terminalState": "Failed"}
+    known = cast("list[Json]", previous.get("replicatedJobsStatus") or [])
+    if known:
+        jobs = [one | _seen(report, one["name"]) for one in known]
+        if not holds:
+            jobs = [one | {"active": 0, "ready": 0} for one in jobs]
+        elif not any(one.get("active") for one in jobs):
+            jobs[0]["active"] = 1
+        told["replicatedJobsStatus"] = jobs
+    return told
+
+
+def _seen(report: Report, name: str) -> Json:
+    """Return the counts of a replicated job that a report has; empty if it has none."""
+    counts = report.copies.get(name)
+    return {} if counts is None else counts.model_dump(include={"ready", "succeeded", "failed", "active", "suspended"})
 
 
 def _status(workload: Workload, report: Report, now: datetime) -> Status:

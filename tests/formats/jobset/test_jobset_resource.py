@@ -219,6 +219,45 @@ def test_F16_one_that_cannot_be_read_shows_why():
     assert condition(status, CONDITION) is not None
 
 
+def unreadable(status: Json) -> Json:
+    """Return a JobSet whose annotation was made wrong after admission, with the status that it had."""
+    document = resource()
+    document["metadata"]["annotations"] = {"holdfast.dev/retryLimit": "x"}
+    return document | {"status": status}
+
+
+@ROW("F16", level="pure")
+@pytest.mark.parametrize(("phase", "kind"), [(Phase.SUCCEEDED, "Completed"), (Phase.FAILED, "Failed")])
+def test_F16_one_that_cannot_be_read_any_more_ends_once_it_holds_no_quota(phase: Phase, kind: str):
+    before = shown(resource(), report(copies=counted(a=(2, 2, 0, 2), b=(1, 1, 0, 1))))
+    held = shown(unreadable(before), report(phase))
+    assert condition(held, kind) is None
+    assert "terminalState" not in held
+    assert active(held) == [2, 1]
+    ended = shown(unreadable(before), report(phase, 8, quota=False))
+    assert condition(ended, kind) is not None
+    assert ended["terminalState"] == kind
+    assert [(one["active"], one["ready"]) for one in ended["replicatedJobsStatus"]] == [(0, 0), (0, 0)]
+    assert [one["name"] for one in ended["replicatedJobsStatus"]] == ["a", "b"]
+
+
+@ROW("F16", level="pure")
+def test_F16_one_that_cannot_be_read_any_more_is_suspended_and_resumed():
+    before = shown(resource(), report(copies=counted(a=(2, 2, 0, 2), b=(1, 1, 0, 1))))
+    parked = {"a": CopyCounts(expected=2, suspended=2), "b": CopyCounts(expected=1)}
+    status = shown(unreadable(before), report(Phase.SUSPENDED, quota=False, copies=parked))
+    assert active(status) == [0, 0]
+    assert RESOURCE.is_deployed(status)
+    found = condition(status, "Suspended")
+    assert found is not None
+    assert found["status"] == "True"
+    again = shown(unreadable(status), report(Phase.RUNNING, 8))
+    found = condition(again, "Suspended")
+    assert found is not None
+    assert found["status"] == "False"
+    assert sum(active(again)) > 0, "Kueue takes none active as quota that is free"
+
+
 @ROW("F16", level="pure")
 def test_F16_a_suspension_in_place_is_known_by_its_suspended_jobs():
     parked = {"a": CopyCounts(expected=2, suspended=2), "b": CopyCounts(expected=1)}
