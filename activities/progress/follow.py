@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from holdfast.activities.operations.probe import Beats
 from holdfast.activities.progress.read import pod_steps
 from holdfast.activities.site.site import Site, is_broken_off
 from holdfast.model.calls.progress import Followed, FollowInput
-from holdfast.model.life.progress import StepRecord
+from holdfast.model.life.progress import PodStep, StepRecord
 from holdfast.policy.verdicts.progress import is_news, read, stalled
 
 
@@ -31,7 +32,7 @@ async def follow(site: Site, given: FollowInput) -> Followed:
         while True:
             begun = asyncio.get_running_loop().time()
             with suppress(KubeError):
-                pods = await pod_steps(site, given)
+                pods = await _beating(pod_steps(site, given), record, beats)
                 record = read(record, given.attempt, pods, rules, datetime.now(UTC))
                 failure = stalled(record, rules)
                 if failure is not None or is_news(given.known, told_at, record, rules):
@@ -48,8 +49,25 @@ async def _until(due: float, record: StepRecord | None, beats: Beats) -> None:
     loop = asyncio.get_running_loop()
     while (rest := due - loop.time()) > 0:
         if not beats.left:
-            beats.send(record.model_dump(mode="json", by_alias=True) if record is not None else {})
+            beats.send(_details(record))
         await asyncio.sleep(min(rest, beats.left))
+
+
+async def _beating(reading: Awaitable[list[PodStep]], record: StepRecord | None, beats: Beats) -> list[PodStep]:
+    """Wait for a round, with heartbeats; a worker that takes over meanwhile repeats the round."""
+    task = asyncio.ensure_future(reading)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=beats.left)
+            if done:
+                return task.result()
+            beats.send(_details(record))
+    finally:
+        task.cancel()
+
+
+def _details(record: StepRecord | None) -> dict[str, Any]:
+    return record.model_dump(mode="json", by_alias=True) if record is not None else {}
 
 
 def _earlier(given: FollowInput) -> StepRecord | None:

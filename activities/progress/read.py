@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from yarl import URL
 from holdfast import names
 from holdfast.activities.facts.pod_address import own_address
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
-from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.site.site import Site
 from holdfast.model import Progress, ProgressSource
 from holdfast.model.calls.progress import FollowInput
@@ -27,7 +29,10 @@ from holdfast.model.life.progress import PodStep, Step
 BYTES_MAXIMUM: Final = 4096
 AT_ONCE: Final = 32
 """How many pods of one workload are asked at the same time."""
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=5.0, sock_connect=2.0)
+ROUND: Final = 0.8
+"""The part of a period in which all pods must have answered: who has not by then has told nothing."""
+_TIMEOUT: Final = 5.0
+_CONNECT: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class RunningPod:
     facts: PodFacts
     address: str
     annotation: str
+    restarts: int = 0
+    """How often its containers have restarted in it."""
 
 
 async def pod_steps(site: Site, given: FollowInput) -> list[PodStep]:
@@ -67,7 +74,9 @@ def running_pod(raw: Mapping[str, Any]) -> RunningPod | None:
     if facts.state is not PodState.RUNNING or mapping(raw.get("status")).get("phase") != "Running":
         return None
     annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
-    return RunningPod(facts, own_address(raw), str(annotations.get(names.ANNOTATION_STEP) or ""))
+    counts = [one.get("restartCount") for one in mappings(mapping(raw.get("status")).get("containerStatuses"))]
+    restarts = sum(count for count in counts if isinstance(count, int))
+    return RunningPod(facts, own_address(raw), str(annotations.get(names.ANNOTATION_STEP) or ""), restarts)
 
 
 def step_of(text: str | bytes) -> Step | None:
@@ -81,38 +90,50 @@ def step_of(text: str | bytes) -> Step | None:
 
 
 async def asked(rules: Progress, pods: list[RunningPod]) -> list[PodStep]:
-    """Return the answers of pods over HTTP; empty if no pod could be connected to: then nothing is known."""
-    few, reached = asyncio.Semaphore(AT_ONCE), set[str]()
-    connector = aiohttp.TCPConnector(force_close=True, limit=AT_ONCE)
-    async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector, auto_decompress=False) as session:
+    """Return the answers of pods over HTTP; empty if no pod could be connected to: then nothing is known.
 
-        async def ask(pod: RunningPod) -> Step | None:
+    All have a part of the period to answer in. The more pods there are, the less each has, so that those that hang
+    leave time for the others.
+    """
+    with_address = [pod for pod in pods if pod.address]
+    few, reached, told = asyncio.Semaphore(AT_ONCE), set[str](), dict[str, Step | None]()
+    span = ROUND * rules.period.total_seconds()
+    each = min(_TIMEOUT, max(span / max(math.ceil(len(with_address) / AT_ONCE), 1), span / 10))
+
+    async def connected(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionCreateEndParams) -> None:
+        reached.add(context.trace_request_ctx)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(connected)
+    timeout = aiohttp.ClientTimeout(total=each, sock_connect=min(_CONNECT, each))
+    connector = aiohttp.TCPConnector(force_close=True, limit=AT_ONCE)
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=connector, auto_decompress=False, trace_configs=[trace]
+    ) as session:
+
+        async def ask(pod: RunningPod) -> None:
             async with few:
                 try:
-                    return await _get(session, rules, pod, reached)
-                except aiohttp.ConnectionTimeoutError:
-                    return None
-                except TimeoutError:
-                    reached.add(pod.facts.uid)  # It was connected, and does not answer.
-                except (OSError, aiohttp.ClientError) as error:
+                    told[pod.facts.uid] = await _get(session, rules, pod)
+                except (OSError, aiohttp.ClientError) as error:  # With all kinds of timeouts.
                     if getattr(error, "errno", None) == errno.ECONNREFUSED:
                         reached.add(pod.facts.uid)
-                return None
 
-        told = await asyncio.gather(*(ask(pod) for pod in pods if pod.address))
-    with_address = [pod for pod in pods if pod.address]
-    return [_pod_step(pod, step) for pod, step in zip(with_address, told, strict=True)] if reached else []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(span):
+                await asyncio.gather(*(ask(pod) for pod in with_address))
+    return [_pod_step(pod, told.get(pod.facts.uid)) for pod in with_address] if reached else []
 
 
-async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod, reached: set[str]) -> Step | None:
+async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod) -> Step | None:
     host = f"[{pod.address}]" if ":" in pod.address else pod.address
     url = URL(f"http://{host}:{rules.port}{rules.path}", encoded=True)
-    async with session.get(url, allow_redirects=False, headers={"User-Agent": "holdfast-progress"}) as response:
-        reached.add(pod.facts.uid)
+    headers, uid = {"User-Agent": "holdfast-progress"}, pod.facts.uid
+    async with session.get(url, allow_redirects=False, headers=headers, trace_request_ctx=uid) as response:
         if response.status != 200:
             return None
         return step_of(await response.content.read(BYTES_MAXIMUM + 1))
 
 
 def _pod_step(pod: RunningPod, told: Step | None) -> PodStep:
-    return PodStep(uid=pod.facts.uid, name=pod.facts.name, node=pod.facts.node, told=told)
+    return PodStep(uid=pod.facts.uid, name=pod.facts.name, node=pod.facts.node, told=told, restarts=pod.restarts)

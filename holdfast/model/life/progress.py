@@ -38,6 +38,13 @@ class PodStep(Payload):
     node: str = ""
     told: Step | None = None
     """None: it told nothing that can be read."""
+    restarts: int = 0
+    """How often its containers have restarted in it."""
+
+    @property
+    def program(self) -> str:
+        """What tells its program from the one before it in the same pod."""
+        return f"{self.uid}/{self.restarts}" if self.restarts else self.uid
 
 
 class StepRecord(Payload):
@@ -47,7 +54,7 @@ class StepRecord(Payload):
     at: Time
     """When its pods were last read."""
     pods: str = ""
-    """A digest of the uids of its running pods: new pods begin anew; empty: none was read yet."""
+    """A digest of its running pods and their restarts: new programs begin anew; empty: none was read yet."""
     step: int | None = None
     """The highest step that its pods told, most recently."""
     total: int | None = None
@@ -68,6 +75,10 @@ class StepRecord(Payload):
     """The latest step times, in seconds."""
     longest: float = 0.0
     """The longest time between two readings of a new step over the whole life, in seconds."""
+
+    def begun(self, attempt: int, at: Time) -> StepRecord:
+        """Return the record of a new attempt, or of one restarted in place: it knows the step times from before."""
+        return StepRecord(attempt=attempt, at=at, samples=self.samples, longest=self.longest)
 
 
 class Fall(Payload):

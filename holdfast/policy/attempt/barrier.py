@@ -77,7 +77,8 @@ def restart(state: State, now: datetime) -> State:
         warming={},
         resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,
     )
-    return edit(state, attempt=attempt, observation=None, looked_at=None, unhealthy=None)
+    steps = state.steps.begun(attempt.number, now) if state.steps is not None else None
+    return edit(state, attempt=attempt, observation=None, looked_at=None, unhealthy=None, steps=steps)
 
 
 def until(state: State, barrier: Barrier, now: datetime) -> datetime:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.model import Attempt, ComponentView, Observation, Parking, Stage, State, SuspendMode, Workload
+from holdfast.model import (
+    Attempt,
+    ComponentView,
+    FailureClass,
+    Observation,
+    Parking,
+    Stage,
+    State,
+    SuspendMode,
+    Workload,
+)
 from holdfast.policy.attempt.order import first_returning, told_of
 from holdfast.policy.attempt.order import without as not_speaking_of
 from holdfast.policy.attempt.requeue import kept_out
@@ -90,6 +100,8 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
         turns=attempt.turns + 1 - attempt.turns % 2,
         ready_at=None,
         warming={},
+        # Pods that are gone do not stand still: those that come back begin anew.
+        told=None if attempt.told is not None and attempt.told.cls is FailureClass.NO_PROGRESS else attempt.told,
         kills=kills,
     )
     return edit(state, attempt=attempt, unhealthy=None)

@@ -61,7 +61,7 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     unseen = record.unseen or not on_time
     if not pods:
         return edit(record, at=now, unseen=True)
-    digest = hashlib.sha256(",".join(sorted(pod.uid for pod in pods)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(",".join(sorted(pod.program for pod in pods)).encode()).hexdigest()[:12]
     new, before = digest != record.pods, record.step
     silent = not new and all(pod.told is None for pod in pods)
     step, phase = _best(pods), record.phase if silent else _phase(pods)
@@ -195,9 +195,7 @@ def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rule
 
 def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:
     """Return the record of a new attempt: it knows the step times of those before."""
-    if known is None:
-        return StepRecord(attempt=attempt, at=now)
-    return StepRecord(attempt=attempt, at=now, samples=known.samples, longest=known.longest)
+    return known.begun(attempt, now) if known is not None else StepRecord(attempt=attempt, at=now)
 
 
 def _words(record: StepRecord, pods: Sequence[PodStep], phase: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,64 @@ def test_P2_an_api_server_that_is_away_is_no_stall(monkeypatch: pytest.MonkeyPat
     assert came.failure is None
     assert came.record is not None
     assert (came.record.step, seconds >= 7200) == (6, True)
+
+
+@ROW("P2", level="pure")
+def test_P2_the_restarts_of_all_containers_are_read_with_a_pod():
+    raw = annotated("a", None)
+    raw["status"]["containerStatuses"] = [{"name": "main", "restartCount": 2}, {"name": "side", "restartCount": 1}, {}]
+    (found,) = asyncio.run(pod_steps(site(Listing(raw)), given()))
+    assert (found.restarts, found.program) == (3, "a-uid/3")
+    (found,) = asyncio.run(pod_steps(site(Listing(annotated("a", None))), given()))
+    assert found.program == "a-uid"
+
+
+@ROW("P1", level="pure")
+async def test_P1_a_round_over_many_pods_that_hang_ends_before_the_next_and_hears_the_others(tmp_path: Path):
+    hanging: set[asyncio.StreamWriter] = set()
+
+    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hanging.add(writer)
+        await asyncio.sleep(60)
+
+    silent = await asyncio.start_server(hang, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    file = tmp_path / "step.json"
+    progress.write(file, {"step": 12})
+    serving = progress.server(file, port, "127.0.0.2")
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    rules = Progress(source=ProgressSource.HTTP, port=port, period=timedelta(seconds=2))
+    pods = [RunningPod(pod_facts(annotated(f"p{number:03}", None)), "127.0.0.1", "") for number in range(100)]
+    pods.append(RunningPod(pod_facts(annotated("z", None)), "127.0.0.2", ""))
+    try:
+        begun = asyncio.get_running_loop().time()
+        found = await asked(rules, pods)
+        assert asyncio.get_running_loop().time() - begun < 2
+        assert [one.told for one in found] == [None] * 100 + [Step(step=12)]
+    finally:
+        serving.shutdown()
+        serving.server_close()
+        for writer in hanging:
+            writer.close()
+        silent.close()
+
+
+@ROW("P1", level="pure")
+def test_P1_a_round_that_lasts_sends_heartbeats(monkeypatch: pytest.MonkeyPatch):
+    beats: list[float] = []
+
+    async def slow(_: Site, __: FollowInput) -> Pods:
+        await asyncio.sleep(100)
+        return at_step(1)
+
+    async def main() -> None:
+        environment = ActivityEnvironment()
+        environment.info = dataclasses.replace(environment.info, heartbeat_timeout=probe_heartbeat(RULES))
+        environment.on_heartbeat = lambda *_: beats.append(asyncio.get_running_loop().time())
+        await environment.run(following.follow, site(), given())
+
+    monkeypatch.setattr(following, "pod_steps", slow)
+    monkeypatch.setattr(following, "datetime", LoopTime)
+    in_virtual_time(main())
+    longest = probe_heartbeat(RULES).total_seconds()
+    assert all(later - sooner < longest for sooner, later in pairwise([0.0, *beats, 100.0]))

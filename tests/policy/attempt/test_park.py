@@ -29,13 +29,14 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.calls.cluster import Parked, Reported, Unparked
-from holdfast.policy.attempt.park import parked, waits_to_return
+from holdfast.policy.attempt.park import park, parked, waits_to_return
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import quota_in
 from holdfast.policy.values.decision import Suspend
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Resumed, Suspended
+from holdfast.policy.verdicts.progress import stall
 from tests.fakes.ledger import Kind
 from tests.policy.attempt.test_order import after
 from tests.policy.lives.elements import Elements, config, element, job, jobs
@@ -101,6 +102,16 @@ def test_J14_it_is_suspended_where_it_is_and_goes_on_as_the_same_attempt():
     one.pods(running=2)
     assert (one.state.phase, one.state.executions, one.state.restarts) == (Phase.RUNNING, 1, 0)
     assert one.kinds().count("create") == 1
+
+
+@ROW("P2", level="pure")
+@pytest.mark.parametrize("cls", [FailureClass.NO_PROGRESS, FailureClass.APP])
+def test_P2_what_is_suspended_where_it_is_does_not_stand_still(cls: FailureClass):
+    one = life()
+    told = edit(stall(1, one.now), cls=cls)
+    state = park(one.spec, edit(one.state, attempt=edit(attempt(one), told=told)), one.now)
+    assert state.attempt is not None
+    assert state.attempt.told == (None if cls is FailureClass.NO_PROGRESS else told)
 
 
 @ROW("J14", level="pure")

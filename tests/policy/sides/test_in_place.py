@@ -19,6 +19,7 @@ from holdfast.model import (
     Phase,
     PodCounts,
     Policy,
+    Progress,
     Reason,
     RestartMode,
     Scope,
@@ -26,11 +27,13 @@ from holdfast.model import (
 )
 from holdfast.model.calls.barrier import Lifted
 from holdfast.model.life.ledger import Bucket
+from holdfast.model.life.progress import PodStep, Step, StepRecord
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.ledger import Moment, spans_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Suspended
+from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, StepsRead, Suspended
+from holdfast.policy.verdicts.progress import bound_of, read, stall, stalled
 from tests.policy.lives.elements import Elements, config, jobs
 from tests.policy.lives.life import Life
 
@@ -138,6 +141,23 @@ def test_J24_one_pod_that_restarts_restarts_all_where_they_are():
     assert (barrier(one).attempt, barrier(one).until) == (1, None)
     assert "RestartedInPlace" in one.reasons()
     assert Phase.RESETTING in one.phases
+
+
+@ROW
+def test_J24_a_stall_that_restarts_it_where_it_is_is_not_found_again_at_once():
+    one = life()
+    now, rules = one.now, Progress()
+    known = StepRecord(attempt=1, at=now, pods="x", step=9, quiet=3600.0, fresh=False, samples=(2.0,), longest=3.0)
+    one.tell(StepsRead(1, known, stall(1, now)))
+    assert (one.attempt, one.state.restarts, one.kinds().count("barrier")) == (1, 1, 2)
+    assert one.state.attempt is not None
+    assert one.state.attempt.told is None
+    steps = one.state.steps
+    assert steps is not None
+    assert (steps.step, steps.quiet, steps.pods, steps.samples, steps.longest) == (None, 0.0, "", (2.0,), 3.0)
+    again = read(steps, 1, [PodStep(uid="a", name="a", told=Step(step=9))], rules, one.now + timedelta(minutes=1))
+    assert stalled(again, rules) is None
+    assert bound_of(again, rules).span == rules.first_step
 
 
 @ROW

@@ -194,6 +194,19 @@ def test_P2_another_attempt_keeps_what_was_learned_and_nothing_else():
     assert one.known.quiet == 0.0
 
 
+@ROW("P2", level="pure")
+def test_P2_a_program_that_begins_again_in_its_pod_gets_the_bound_of_the_first_step():
+    one = Reader().learned()
+    assert bound_of(one.known, RULES).span == timedelta(minutes=3)
+    samples = one.known.samples
+    for _ in range(20):
+        one.seconds += PERIOD
+        again = [PodStep(uid="a-0", name="train-0", told=None, restarts=1)]
+        one.record = read(one.record, 1, again, RULES, START + timedelta(seconds=one.seconds))
+    assert (one.failed, bound_of(one.known, RULES).span) == (False, RULES.first_step), "it may compile for five minutes"
+    assert one.known.samples == samples
+
+
 @ROW("P1", level="pure")
 def test_P1_new_steps_alone_are_told_every_five_minutes_and_a_slow_step_at_once():
     one = Reader().sees(0)
