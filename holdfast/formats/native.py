@@ -19,8 +19,8 @@ from holdfast.profiles.torchelastic import POLICY as GANG_POLICY
 
 SCHEMA_VERSION: Final = "schemaVersion"
 REQUESTED: Final = (
-    *("kind", "queue", "priority", "components", "suspend", "runAs", "allowMissingKinds", "lifecycle", "probe", "progress"),
-    *("sensitive", "policy", "checkpoint", "mounts", "volumeClaims", "gang"),
+    *("kind", "queue", "priority", "components", "suspend", "runAs", "allowMissingKinds", "lifecycle", "probe"),
+    *("progress", "sensitive", "policy", "checkpoint", "mounts", "volumeClaims", "gang"),
 )
 """The fields of the model that `spec` of a custom resource may set; others are Holdfast's, or stand in `metadata`."""
 MANAGED_BY: Final = "managedBy"

@@ -187,7 +187,8 @@ def test_the_models_own_json_is_read_back_as_it_was(document: Json) -> None:
         (
             own(policy={"rules": [{"name": "a", "match": {"classes": ["Gremlin"]}}]}),
             "spec.policy.rules[0].match.classes[0]",
-            "allowed: App, NodeLost, Hardware, Launch, Missing, Timeout, Deadline, Probe, NoProgress, Checkpoint, Unknown",
+            "allowed: App, NodeLost, Hardware, Launch, Missing, Timeout, Deadline, Probe, NoProgress, Checkpoint, "
+            "Unknown",
         ),
         (
             own(policy={"rules": [{"name": "a", "match": {"messagePattern": "("}}]}),
