@@ -9,7 +9,6 @@ import typer
 
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import emit, say
-from holdfast.model.words import plain
 
 if TYPE_CHECKING:
     from holdfast.past import Story
@@ -35,6 +34,7 @@ def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) 
         from temporalio.service import RPCError
 
         from holdfast.client.connection import explained
+        from holdfast.model.words import plain
         from holdfast.past.archive import opened
 
         written = there = missing = 0
