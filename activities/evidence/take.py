@@ -28,6 +28,7 @@ from holdfast.activities.evidence.store import SIZE_MAXIMUM, EvidenceStore, Stor
 from holdfast.activities.kube.client import Forbidden, KubeError
 from holdfast.activities.kube.logs import LogLine, log_lines
 from holdfast.activities.kube.raw import mapping, sequence
+from holdfast.activities.site.closed import keeps_logs
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import Evidence
 from holdfast.model.calls.cluster import RemoveInput
@@ -40,6 +41,7 @@ READ_SECONDS: Final = 6.0
 """The part of it for reading: the rest is the store's."""
 _PROBLEM_MAXIMUM: Final = 300
 _MISSING_MAXIMUM: Final = 32
+_NOT_ALLOWED: Final = "logs: the worker may not read them, which `holdfast namespace enable --evidence` allows"
 
 
 async def take_evidence(site: Site, given: RemoveInput, *, untouched: bool) -> Evidence | None:
@@ -142,8 +144,25 @@ async def _read(site: Site, given: RemoveInput, first: Sequence[str], found: _Fo
     async with asyncio.TaskGroup() as group:
         for name in filter(None, nodes):
             group.create_task(_tried(_read_node(site, name, found), f"node {name}", found))
-        for one in logs:
-            group.create_task(_tried(_read_log(site, given, one, found), f"log of {one.pod}/{one.container}", found))
+        if logs and await _allowed(site, namespace, found):
+            for one in logs:
+                what = f"log of {one.pod}/{one.container}"
+                group.create_task(_tried(_read_log(site, given, one, found), what, found))
+
+
+async def _allowed(site: Site, namespace: str, found: _Found) -> bool:
+    """Whether logs of a namespace may be kept: the account's right to read them is not the owner's word that they may.
+
+    If the API server does not say, none is read.
+    """
+    try:
+        allowed = await keeps_logs(site.kube, namespace)
+    except KubeError as error:
+        found.missing.append(f"logs: whether they may be kept is not known: {error.message}")
+        return False
+    if not allowed:
+        found.missing.append(_NOT_ALLOWED)
+    return allowed
 
 
 async def _tried(reading: Awaitable[None], what: str, found: _Found) -> None:
@@ -151,8 +170,8 @@ async def _tried(reading: Awaitable[None], what: str, found: _Found) -> None:
     try:
         await reading
     except Forbidden:
-        allowed = ", which `holdfast namespace enable --evidence` allows" if what.startswith("log") else ""
-        found.missing.append(f"{what.partition(' ')[0]}s: the worker may not read them{allowed}")
+        kind = what.partition(" ")[0]
+        found.missing.append(_NOT_ALLOWED if kind == "log" else f"{kind}s: the worker may not read them")
     except KubeError as error:
         found.missing.append(f"{what}: {error.message}")
 

@@ -55,6 +55,17 @@ async def closed_to(kube: Kube, namespace: str, run_as: str) -> Closed | None:
     return Closed(f"{why}: {enable}, which makes it and annotates it with {_OPTED_IN}", opens=True) if why else None
 
 
+async def keeps_logs(kube: Kube, namespace: str) -> bool:
+    """Whether a namespace was enabled with `--evidence`: its logs may be kept (row P3).
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    metadata = (await kube.get("v1", "Namespace", namespace))["metadata"]
+    enabled = mapping(metadata.get("labels")).get(names.LABEL_NAMESPACE_ENABLED) == "true"
+    return enabled and mapping(metadata.get("annotations")).get(names.ANNOTATION_EVIDENCE) == "true"
+
+
 async def _account_closed(kube: Kube, namespace: str, name: str) -> str:
     """Return why nothing may run as a service account; empty if workloads may."""
     try:

@@ -20,7 +20,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.activities.data.storage import Away, BadData
+from holdfast.activities.data.storage import OBJECTS_MAXIMUM, Away, BadData
 from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
 from holdfast.past.read import run_in, told
 from holdfast.past.story import Story
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 HISTORY_MAXIMUM: Final = 256 * 1024 * 1024
 """Bytes of one object: Temporal ends a run at 50 MiB of history, and JSON is longer."""
 _SOURCE: Final = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[!-~]*[^/]")
+_KEY: Final = re.compile(r"[^/]+\.json")
+"""A run's key below its workflow id: what lies deeper is another workload's."""
+_ID_MAXIMUM: Final = 1000
+"""Temporal's own limit of a workflow id."""
+_NOT_ONE_RUNS: Final = frozenset(
+    {RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED}
+)
+"""What Temporal says of all runs, not of one."""
 _PREFIX: Final = "HOLDFAST_DATA_"
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
@@ -42,6 +50,8 @@ class Kept(NamedTuple):
     workflow_id: str
     run_id: str
     written: bool
+    problem: str = ""
+    """Why the archive does not have it; empty if it has."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +65,42 @@ class Archive:
     async def keep(self, client: Client, cluster: str) -> AsyncGenerator[Kept]:
         """Write the history of each ended run of a cluster's workloads that the archive does not have yet.
 
+        A run that cannot be kept is told of, and does not keep the others out.
+
         Raises:
-            RPCError: if Temporal does not answer, or refuses.
+            RPCError: if Temporal does not answer, or refuses all.
             NotReachable: if the store does not answer.
-            HoldfastError: if the store refuses.
         """
         known: dict[str, set[str]] = {}
         async for run in _ended(client, cluster):
-            if run.id not in known:
-                async with _explained(self.source):
-                    known[run.id] = {one.key for one in await self.storage.list(f"{self.source}/{run.id}")}
-            key = f"{run.run_id}.json"
-            if key not in known[run.id]:
-                text = await _history(client, run)
-                if text is None:
-                    continue  # Its retention ended a moment ago.
-                async with _explained(self.source):
-                    await self.storage.put_new(f"{self.source}/{run.id}", key, text.encode())
-            yield Kept(run.id, run.run_id, key not in known[run.id])
+            try:
+                written = await self._keep(client, run, known)
+            except NotReachable:
+                raise
+            except RPCError as error:
+                if error.status in _NOT_ONE_RUNS:
+                    raise
+                yield Kept(run.id, run.run_id, False, error.message)
+            except HoldfastError as error:
+                yield Kept(run.id, run.run_id, False, str(error))
+            else:
+                if written is not None:
+                    yield Kept(run.id, run.run_id, written)
+
+    async def _keep(self, client: Client, run: WorkflowExecution, known: dict[str, set[str]]) -> bool | None:
+        """Return whether the history of a run was written now; None if its retention ended a moment ago."""
+        _check_id(run.id)
+        if run.id not in known:
+            async with _explained(self.source):
+                known[run.id] = {one.key for one in await self.storage.list(f"{self.source}/{run.id}")}
+        key = f"{run.run_id}.json"
+        if key in known[run.id]:
+            return False
+        text = await _history(client, run)
+        if text is None:
+            return None
+        async with _explained(self.source):
+            return await self.storage.put_new(f"{self.source}/{run.id}", key, text.encode())
 
     async def story(self, workflow_id: str, converter: DataConverter) -> Story:
         """Return the story of the latest life of a workload that the archive has.
@@ -85,7 +113,12 @@ class Archive:
         place = f"{self.source}/{workflow_id}"
         lives: dict[str, list[Run]] = defaultdict(list)
         async with _explained(self.source):
-            for entry in await self.storage.list(place):
+            entries = await self.storage.list(place)
+            if len(entries) > OBJECTS_MAXIMUM:
+                raise HoldfastError(f"{place}: more than {OBJECTS_MAXIMUM:,} objects: the list of them is not whole")
+            for entry in entries:
+                if not _KEY.fullmatch(entry.key):
+                    continue
                 found = await self.storage.find(place, entry.key, HISTORY_MAXIMUM)
                 if found is not None:
                     run = await run_in(found.decode(), converter, f"{place}/{entry.key}")
@@ -99,10 +132,29 @@ class Archive:
 def _last_stretch(runs: list[Run]) -> list[Run]:
     """Return the runs of a life that follow each other up to the last: one before a gap says nothing of what came."""
     by_id = {run.run_id: run for run in runs}
-    stretch = [max(runs, key=lambda run: run.began_at)]
-    while (before := by_id.get(stretch[0].previous_run_id)) is not None:
+    last = max(runs, key=lambda run: run.began_at)
+    stretch = [by_id.pop(last.run_id)]
+    # Each run counts once: objects that name each other have no first one.
+    while (before := by_id.pop(stretch[0].previous_run_id, None)) is not None:
         stretch.insert(0, before)
     return stretch
+
+
+def _check_id(workflow_id: str) -> None:
+    """Refuse an id that is no workload's: it becomes a part of a key.
+
+    Raises:
+        HoldfastError: if it is of another form, or a part of it is no DNS name.
+    """
+    try:
+        parts = names.parse_workflow_id(workflow_id)
+    except ValueError as error:
+        raise HoldfastError(str(error)) from None
+    for part in parts:
+        if len(workflow_id) > _ID_MAXIMUM or not names.DNS_SUBDOMAIN.match(part):
+            raise HoldfastError(
+                f"{workflow_id[:_ID_MAXIMUM]!r} is not a workload's id: expected parts that are DNS names"
+            )
 
 
 async def _ended(client: Client, cluster: str) -> AsyncIterator[WorkflowExecution]:

@@ -22,6 +22,8 @@ _ACCOUNT: Final = ("v1", "ServiceAccount")
 async def close(kube: Kube, namespace: str | None) -> None:
     """Take the permission away that lets workloads begin: the label of a namespace, and the opt-in of its accounts.
 
+    The permission to keep logs goes with it.
+
     Args:
         kube: the cluster, with the rights of whoever asks.
         namespace: the namespace; None for all.
@@ -34,7 +36,8 @@ async def close(kube: Kube, namespace: str | None) -> None:
     enabled = f"{names.LABEL_NAMESPACE_ENABLED}=true"
     for one in (await kube.list("v1", "Namespace", labels=enabled))["items"]:
         if namespace in {None, one["metadata"]["name"]}:
-            patch = {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: None}}}
+            labels, annotations = {names.LABEL_NAMESPACE_ENABLED: None}, {names.ANNOTATION_EVIDENCE: None}
+            patch = {"metadata": {"labels": labels, "annotations": annotations}}
             await _patch(kube, ("v1", "Namespace"), one["metadata"], patch)
 
 

@@ -46,11 +46,15 @@ def manifests(
         service_account: the account as which components are created; it is created, and opted in.
         extra_groups: API groups whose kinds the account may handle too, for example `jobset.x-k8s.io`.
         secrets: whether the account may handle the namespace's Secrets, so that workloads may bring some (row X6).
-        logs: whether the account may read the logs of pods, which the worker then keeps as evidence (row P3).
+        logs: whether the account may read the logs of pods, which the worker then keeps as evidence (row P3). The
+            namespace says so too: an account may have that right for another reason.
         constrain: whether the worker may act as the account on these kinds alone, which an API server must know
             (`constrained`); otherwise it may do all that the account may do (row X5).
     """
     impersonator = _impersonator(service_account)
+    about: dict[str, Any] = {"name": namespace, "labels": {names.LABEL_NAMESPACE_ENABLED: "true"}}
+    if logs:
+        about["annotations"] = {names.ANNOTATION_EVIDENCE: "true"}
     rules: list[dict[str, Any]] = [
         {"apiGroups": [group], "resources": kinds, "verbs": _VERBS} for group, kinds in RUNNER_KINDS.items()
     ]
@@ -66,7 +70,7 @@ def manifests(
         {
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {"name": namespace, "labels": {names.LABEL_NAMESPACE_ENABLED: "true"}},
+            "metadata": about,
         },
         {
             "apiVersion": "v1",

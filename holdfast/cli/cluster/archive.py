@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, session
-from holdfast.cli.common.output import emit
+from holdfast.cli.common.options import EXIT_REFUSED, HERE, Chosen, Format, Output, Place, grouped, session
+from holdfast.cli.common.output import emit, say
 
 if TYPE_CHECKING:
     from holdfast.past import Story
@@ -23,31 +23,39 @@ From = Annotated[
 def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) -> None:
     """Keep the histories of workloads' ended runs in an S3 store, before Temporal's retention removes them.
 
+    A run that cannot be kept is named, the others are kept, and the exit code is 2.
+
     Run it more often than the retention is long, for example once a day. It writes what the archive does not have yet,
     and changes nothing in Temporal. `history`, `goodput` and `report` read it with --archive.
     """
     cluster = place.required()
 
-    async def go() -> tuple[int, int]:
+    async def go() -> tuple[int, int, int]:
         from temporalio.service import RPCError
 
         from holdfast.client.connection import explained
+        from holdfast.model.words import plain
         from holdfast.past.archive import opened
 
-        written = there = 0
+        written = there = missing = 0
         kept = opened(source)
         async with session(place) as holdfast:
             try:
                 async for one in kept.keep(holdfast.client, cluster):
                     written += one.written
-                    there += not one.written
+                    there += not one.written and not one.problem
+                    missing += bool(one.problem)
+                    if one.problem:
+                        say(plain(f"not kept: {one.workflow_id}, run {one.run_id}: {one.problem}"), err=True)
             except RPCError as error:
                 raise explained(error, holdfast.place) from error
-        return written, there
+        return written, there, missing
 
-    written, there = asyncio.run(go())
-    document = {"archive": source, "written": written, "there": there}
-    emit(document, output, lambda: f"{source}: {written} histories written, {there} were there")
+    written, there, missing = asyncio.run(go())
+    document = {"archive": source, "written": written, "there": there, "missing": missing}
+    emit(document, output, lambda: f"{source}: {written} histories written, {there} were there, {missing} not kept")
+    if missing:
+        raise typer.Exit(EXIT_REFUSED)
 
 
 def archived(source: str, named: Chosen, place: Place) -> Story:

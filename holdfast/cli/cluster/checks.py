@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from holdfast.activities.kube.client import Kube
-    from holdfast.client import Holdfast
+    from holdfast.client import Holdfast, Run
 
 
 _POD_SECURITY = "pod-security.kubernetes.io/enforce"
@@ -65,7 +65,7 @@ def binding(cluster: str, bound: str, here: str) -> Check:
     return Check("cluster", True, f"{cluster} stands for the cluster that the kubeconfig leads to")
 
 
-async def bound_uid(session: Holdfast, cluster: str) -> str:
+async def bound_uid(session: Holdfast | Run, cluster: str) -> str:
     """Return the uid of the cluster that a name stands for, from its watch; empty if there is no watch."""
     from temporalio.service import RPCError
 

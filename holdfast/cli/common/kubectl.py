@@ -63,7 +63,8 @@ class Kubectl:
         """Put what the cluster publishes into the environment of this process, once.
 
         The name of the cluster replaces HOLDFAST_CLUSTER, since the context decides which cluster is meant. All else
-        stands only where neither an option nor the environment nor Temporal's own profile says it.
+        stands only where neither an option nor the environment nor Temporal's own profile says it. At a Temporal of
+        the caller's own choice the cluster says neither another name than HOLDFAST_CLUSTER nor the Temporal namespace.
 
         Args:
             cluster: The value of `--cluster`.
@@ -71,8 +72,8 @@ class Kubectl:
             seconds: How long the cluster may take to answer.
 
         Raises:
-            HoldfastError: if nothing names the cluster, or a key for Temporal would go to an address that only the
-                cluster names.
+            HoldfastError: if nothing names the cluster, a key for Temporal would go to an address that only the
+                cluster names, or the cluster has another name than the caller's own.
             NotReachable: if nothing names the cluster, and it does not answer.
         """
         if self._connected:
@@ -88,7 +89,7 @@ class Kubectl:
 
                 say(f"warning: cluster {os.environ[_CLUSTER]}, as {_CLUSTER} says: {error}", err=True)
             return
-        os.environ.update(_wanted(published, address))
+        os.environ.update(_wanted(published, address, cluster))
 
     def _published(self, seconds: float) -> Mapping[str, str]:
         arguments = ("get", "configmap", names.CONNECTION, f"--namespace={names.WORKER_NAMESPACE}")
@@ -121,7 +122,7 @@ class Kubectl:
         raise NotReachable("Kubernetes", where, remedy, said)
 
 
-def _wanted(published: Mapping[str, str], address: str | None) -> dict[str, str]:
+def _wanted(published: Mapping[str, str], address: str | None, cluster: str | None) -> dict[str, str]:
     """Return which of the published facts this process uses.
 
     Headers for Temporal count as a key: what authorizes people may stand in any of them.
@@ -135,18 +136,40 @@ def _wanted(published: Mapping[str, str], address: str | None) -> dict[str, str]
         key = credentials_of(profile).api_key is not None or bool(profile.grpc_meta)
     except (OSError, ValueError, RuntimeError) as error:
         raise HoldfastError(f"Temporal's client configuration cannot be read: {error}") from error
+    if address or os.environ.get(ENV_ADDRESS) or profile.address:
+        return _at_own_temporal(published[_CLUSTER], cluster)
     taken = (_CLUSTER,) if profile.namespace else (_CLUSTER, _NAMESPACE)
     wanted = {name: published[name] for name in taken if published.get(name)}
-    if address or os.environ.get(ENV_ADDRESS) or profile.address or not published.get(_ADDRESS):
+    if not published.get(_ADDRESS):
         return wanted
     if key:
         raise HoldfastError(
             f"a key for Temporal is set, and no address: it is not sent to {published[_ADDRESS]}, which only the "
             f"cluster names ({_CONFIG_MAP}). Set {_ADDRESS}, or give --address"
         )
+    wanted[_ADDRESS] = published[_ADDRESS]
+    if profile.tls is not None:
+        return wanted
+    # A ConfigMap may switch TLS on, never off.
     return wanted | {
-        name: published[name] for name in (_ADDRESS, *_TLS) if published.get(name) and not os.environ.get(name)
+        name: published[name] for name in _TLS if published.get(name) and (name != _TLS[0] or published[name] == "true")
     }
+
+
+def _at_own_temporal(published: str, cluster: str | None) -> dict[str, str]:
+    """Return what is taken where the caller names Temporal: the cluster's name, if it is the caller's own or only one.
+
+    Another name would let whoever writes the ConfigMap turn a command upon another cluster's workloads.
+    """
+    own = os.environ.get(_CLUSTER)
+    if not own:
+        return {_CLUSTER: published}
+    if cluster is None and own != published:
+        raise HoldfastError(
+            f"{_CLUSTER} is {own}, and the cluster of the context calls itself {published} ({_CONFIG_MAP}): at a "
+            "Temporal that you name, which one is meant is not guessed. Give --cluster, or the right --context"
+        )
+    return {}
 
 
 _plugin: ContextVar[Kubectl | None] = ContextVar("kubectl", default=None)

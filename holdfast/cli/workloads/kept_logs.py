@@ -28,26 +28,39 @@ class Kept(NamedTuple):
     """Lines of logs, each after its pod."""
 
 
-async def evidence_document(kube: Kube, namespace: str, evidence: Evidence, key: str) -> Mapping[str, Any]:
+class Whose(NamedTuple):
+    """The cluster and the namespace whose logs are asked for."""
+
+    cluster: str
+    cluster_uid: str
+    """According to the cluster's watch; empty: not known."""
+    namespace: str
+
+
+async def evidence_document(kube: Kube, whose: Whose, evidence: Evidence, key: str) -> Mapping[str, Any]:
     """Return the document of evidence, from the store that the environment names, if the caller may read such logs.
 
     Args:
-        kube: the cluster, with the caller's rights.
-        namespace: the workload's namespace.
+        kube: the cluster that the kubeconfig leads to, with the caller's rights.
+        whose: the workload's cluster and namespace.
         evidence: what the history says of the document.
-        key: how its key must end: whoever answers for a worker may name another namespace's document.
+        key: how its key must end below the cluster and the namespace: whoever answers for a worker may name another
+            document.
 
     Raises:
-        HoldfastError: if the caller may read no logs in the namespace, or the document cannot be used.
+        HoldfastError: if the kubeconfig leads to another cluster, the caller may read no logs in the namespace, or the
+            document cannot be used.
         NotReachable: if the store does not answer.
     """
     from holdfast.activities.data.storage import Away, BadData
     from holdfast.activities.evidence.store import opened, read_stored
     from holdfast.codec.options import from_environment
 
-    if not evidence.link.endswith(key):
-        raise HoldfastError(f"{evidence.link}: expected the evidence of this attempt, whose key ends with {key}")
-    await _check_rights(kube, namespace)
+    end = f"/{whose.cluster}/{whose.namespace}/{key}"
+    if not evidence.link.endswith(end):
+        raise HoldfastError(f"{evidence.link}: expected the evidence of this attempt, whose key ends with {end}")
+    await _check_cluster(kube, whose)
+    await _check_rights(kube, whose.namespace)
     codec = from_environment()["data_converter"].payload_codec
     assert codec is not None
     try:
@@ -62,6 +75,29 @@ async def evidence_document(kube: Kube, namespace: str, evidence: Evidence, key:
         raise NotReachable("the store of evidence", evidence.link, remedy, str(error)) from None
     except BadData as error:
         raise HoldfastError(f"{evidence.link}: {error}") from None
+
+
+async def _check_cluster(kube: Kube, whose: Whose) -> None:
+    """Refuse another cluster than the workload's: it cannot say who may read logs in the workload's."""
+    from holdfast.activities.kube.client import KubeError
+
+    if not whose.cluster_uid:
+        raise HoldfastError(
+            f"no watch of {whose.cluster} is known to Temporal, so that no cluster can say whether you may read its "
+            "logs: expected a worker of it that runs"
+        )
+    try:
+        here = (await kube.get("v1", "Namespace", "kube-system"))["metadata"]["uid"]
+    except KubeError as error:
+        raise HoldfastError(
+            f"whether the kubeconfig leads to cluster {whose.cluster} is not known: expected the right to get "
+            f"namespace kube-system there: {error.message}"
+        ) from None
+    if here != whose.cluster_uid:
+        raise HoldfastError(
+            f"the kubeconfig leads to the cluster of uid {here}: expected {whose.cluster}, of uid {whose.cluster_uid}. "
+            "Give --context or --kubeconfig"
+        )
 
 
 async def _check_rights(kube: Kube, namespace: str) -> None:

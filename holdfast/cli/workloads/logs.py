@@ -165,15 +165,18 @@ class _Reader:
 
     async def _print_kept(self, view: StatusView, attempt: int, pod: str = "", because: str = "") -> None:
         """Print what was kept of the logs of an attempt whose pods are gone; only of one pod, if it is given."""
-        from holdfast.cli.workloads.kept_logs import evidence_document, kept_logs
+        from holdfast.cli.cluster.checks import bound_uid
+        from holdfast.cli.workloads.kept_logs import Whose, evidence_document, kept_logs
         from holdfast.cli.workloads.log_sources import absent
 
         past = next((one for one in (await self.run.history()).attempts if one.number == attempt), None)
         evidence = past.evidence if past is not None else None
         if evidence is None or not evidence.link:
             raise HoldfastError(because + absent(view.status, attempt, self.server, evidence))
-        key = f"/{self.run.namespace}/{view.status.name}/{view.status.uid}/attempt-{attempt}"
-        document = await evidence_document(self.kube, self.run.namespace, evidence, key)
+        key = f"{view.status.name}/{view.status.uid}/attempt-{attempt}"
+        cluster = self.run.cluster
+        whose = Whose(cluster, await bound_uid(self.run, cluster), self.run.namespace)
+        document = await evidence_document(self.kube, whose, evidence, key)
         wish = self.wish
         kept = kept_logs(document, pod=pod, container=wish.container, previous=wish.previous, tail=wish.tail)
         say(f"the pods of attempt {attempt} are gone: {evidence.sentence()}", err=True)

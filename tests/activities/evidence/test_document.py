@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from holdfast import names
+from holdfast.activities.evidence import take
 from holdfast.activities.evidence.document import (
     CONTAINERS_MAXIMUM,
     MESSAGE_MAXIMUM,
@@ -16,12 +19,15 @@ from holdfast.activities.evidence.document import (
     node_evidence,
     pod_evidence,
 )
-from holdfast.activities.kube.client import Kube
-from holdfast.cli.workloads.kept_logs import evidence_document, kept_logs
+from holdfast.activities.kube.client import Forbidden, Kube
+from holdfast.cli.workloads.kept_logs import Whose, evidence_document, kept_logs
 from holdfast.errors import HoldfastError
 from holdfast.model import Evidence
+from holdfast.worker.cleanup.disable import close
+from holdfast.worker.cleanup.namespace import manifests
 
 pytestmark = pytest.mark.row("P3", level="pure")
+KEY = "train/uid/attempt-1"
 
 
 def ended(code: int, message: str = "") -> dict[str, Any]:
@@ -111,8 +117,112 @@ def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
 
 async def test_P3_another_workloads_document_is_not_read() -> None:
     evidence = Evidence(link="s3://kept/c/other/train/uid/attempt-1", digest="0" * 64)
-    with pytest.raises(HoldfastError, match="expected the evidence of this attempt, whose key ends with /team/train"):
-        await evidence_document(cast("Kube", None), "team", evidence, "/team/train/uid/attempt-1")
+    with pytest.raises(HoldfastError, match="expected the evidence of this attempt, whose key ends with /c/team/train"):
+        await evidence_document(cast("Kube", None), Whose("c", "here", "team"), evidence, KEY)
+    elsewhere = Evidence(link=f"s3://kept/d/team/{KEY}", digest="0" * 64)
+    with pytest.raises(HoldfastError, match="whose key ends with /c/team/train"):
+        await evidence_document(cast("Kube", None), Whose("c", "here", "team"), elsewhere, KEY)
+
+
+class Cluster:
+    """A cluster of uid `here`, in which everybody may do all; an error in its place."""
+
+    def __init__(self, fails: Exception | None = None) -> None:
+        self.reviews = 0
+        self._fails = fails
+
+    async def get(self, _version: str, _kind: str, name: str) -> dict[str, Any]:
+        assert name == "kube-system"
+        if self._fails is not None:
+            raise self._fails
+        return {"metadata": {"uid": "here"}}
+
+    async def mutate(self, *_: Any, **__: Any) -> dict[str, Any]:
+        self.reviews += 1
+        return {"status": {"allowed": False}}
+
+
+@pytest.mark.parametrize(
+    ("uid", "fails", "why"),
+    [
+        ("there", None, "leads to the cluster of uid here: expected c, of uid there"),
+        ("", None, "no watch of c is known"),
+        ("here", Forbidden(403, "Forbidden", "no"), "whether the kubeconfig leads to cluster c is not known"),
+    ],
+)
+async def test_P3_another_cluster_is_not_asked_who_may_read(uid: str, fails: Exception | None, why: str) -> None:
+    evidence, cluster = Evidence(link=f"s3://kept/c/team/{KEY}", digest="0" * 64), Cluster(fails)
+    with pytest.raises(HoldfastError, match=why):
+        await evidence_document(cast("Kube", cluster), Whose("c", uid, "team"), evidence, KEY)
+    assert cluster.reviews == 0
+
+
+async def test_P3_the_workloads_own_cluster_says_who_may_read() -> None:
+    evidence, cluster = Evidence(link=f"s3://kept/c/team/{KEY}", digest="0" * 64), Cluster()
+    with pytest.raises(HoldfastError, match="you may not read logs in namespace team"):
+        await evidence_document(cast("Kube", cluster), Whose("c", "here", "team"), evidence, KEY)
+    assert cluster.reviews == 1
+
+
+@pytest.mark.parametrize(
+    ("enabled", "annotation", "reads", "missing"),
+    [
+        ("true", "true", True, []),
+        ("true", None, False, ["logs: the worker may not read them"]),
+        ("true", "yes", False, ["logs: the worker may not read them"]),
+        ("false", "true", False, ["logs: the worker may not read them"]),
+        (None, None, False, ["logs: whether they may be kept is not known: no"]),
+    ],
+)
+async def test_P3_logs_are_read_where_the_namespace_says_so(
+    monkeypatch: pytest.MonkeyPatch, enabled: str | None, annotation: str | None, reads: bool, missing: list[str]
+) -> None:
+    class Space:
+        async def get(self, _version: str, _kind: str, name: str) -> dict[str, Any]:
+            assert name == "team"
+            if enabled is None:
+                raise Forbidden(403, "Forbidden", "no")
+            annotations = {names.ANNOTATION_EVIDENCE: annotation} if annotation else {}
+            return {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: enabled}, "annotations": annotations}}
+
+        async def find(self, _version: str, kind: str, name: str, *_: Any) -> dict[str, Any] | None:
+            return pod(RESTARTED, name=name) if kind == "Pod" else None
+
+    async def of(*_: Any) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": "train-0", "uid": "uid-of-train-0", "labels": {names.LABEL_ATTEMPT: "1"}}}]
+
+    read = list[str]()
+
+    async def read_log(_site: Any, _given: Any, wanted: LogWanted, _found: Any) -> None:
+        read.append(wanted.container)
+
+    monkeypatch.setattr(take, "_read_log", read_log)
+    given = SimpleNamespace(target=SimpleNamespace(namespace="team", workload_uid="w"), attempt=1)
+    site, found = SimpleNamespace(kube=Space(), gathered=SimpleNamespace(of=of)), take._Found()
+    await take._read(cast("Any", site), cast("Any", given), (), found)
+    assert bool(read) is reads
+    told = [one for one in found.missing if one.startswith("logs")]
+    assert len(told) == len(missing)
+    assert all(one.startswith(start) for one, start in zip(told, missing, strict=True))
+
+
+def test_P3_enable_marks_the_namespace_and_only_if_it_is_asked_to() -> None:
+    assert manifests("team", logs=True)[0]["metadata"]["annotations"] == {names.ANNOTATION_EVIDENCE: "true"}
+    assert "annotations" not in manifests("team")[0]["metadata"]
+
+
+async def test_P3_disable_takes_the_mark_away() -> None:
+    patches = list[Any]()
+
+    class Cluster:
+        async def list(self, _version: str, kind: str, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"items": [{"metadata": {"name": "team", "uid": "u"}}] if kind == "Namespace" else []}
+
+        async def patch(self, *_: Any, patch: Any, **__: Any) -> None:
+            patches.append(patch["metadata"])
+
+    await close(cast("Kube", Cluster()), "team")
+    assert [one["annotations"] for one in patches] == [{names.ANNOTATION_EVIDENCE: None}]
 
 
 def test_P3_a_pod_or_container_without_evidence_is_refused() -> None:

@@ -177,8 +177,51 @@ def test_F18_an_address_of_ones_own_keeps_its_own_tls(
         monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
     kubectl.connect(None, "own:7233" if how == "option" else None)
     assert os.environ["HOLDFAST_CLUSTER"] == "prod"
-    assert os.environ["TEMPORAL_NAMESPACE"] == "lives"
+    assert "TEMPORAL_NAMESPACE" not in os.environ
     assert os.environ.get("TEMPORAL_ADDRESS") in {None, "own:7233"}
+    assert "TEMPORAL_TLS" not in os.environ
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_F18_at_a_temporal_of_ones_own_the_context_names_no_other_cluster(
+    cluster: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, **CONNECTION)
+    monkeypatch.setenv("HOLDFAST_CLUSTER", "mine")
+    if how == "environment":
+        monkeypatch.setenv("TEMPORAL_ADDRESS", "own:7233")
+    address = "own:7233" if how == "option" else None
+    kubectl.use(["list"])
+    with pytest.raises(HoldfastError, match=r"HOLDFAST_CLUSTER is mine, .* calls itself prod .* Give --cluster"):
+        kubectl.connect(None, address)
+    kubectl.use(["list"])
+    kubectl.connect("prod", address)
+    assert os.environ["HOLDFAST_CLUSTER"] == "mine"
+    monkeypatch.setenv("HOLDFAST_CLUSTER", "prod")
+    kubectl.use(["list"])
+    kubectl.connect(None, address)
+    assert "TEMPORAL_NAMESPACE" not in os.environ
+
+
+def test_F18_tls_settings_of_ones_own_are_not_mixed_with_the_clusters(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, **CONNECTION, TEMPORAL_TLS="true", TEMPORAL_TLS_SERVER_CA_CERT_DATA="theirs")
+    file = tmp_path / "temporal.toml"
+    file.write_text('[profile.default.tls]\nserver_name = "mine"\n')
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    kubectl.use(["list"])
+    kubectl.connect(None, None)
+    assert os.environ["TEMPORAL_ADDRESS"] == NOWHERE
+    assert not [name for name in os.environ if name.startswith("TEMPORAL_TLS")]
+
+
+@pytest.mark.parametrize("value", ["false", "0", "off", "True"])
+def test_F18_a_cluster_may_not_switch_tls_off(cluster: Path, value: str) -> None:
+    publish(cluster, **CONNECTION, TEMPORAL_TLS=value)
+    kubectl.use(["list"])
+    kubectl.connect(None, None)
+    assert os.environ["TEMPORAL_ADDRESS"] == NOWHERE
     assert "TEMPORAL_TLS" not in os.environ
 
 

@@ -112,6 +112,13 @@ async def reader(ground: Ground, folder: Path) -> Path:
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     await kube.create({**rbac, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
+    # The command asks which cluster this is. What lets it goes with the test's own namespace.
+    space = (await kube.get("v1", "Namespace", namespace))["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": space["uid"]}
+    system = {"name": name, "namespace": "kube-system", "ownerReferences": [owner]}
+    rule = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
+    await kube.create({**rbac, "metadata": system, "kind": "Role", "rules": [rule]})
+    await kube.create({**rbac, "metadata": system, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
     stack = ground.space.site.stack
     token = (await asyncio.to_thread(stack.kubectl, "create", "token", name, "-n", namespace)).strip()
     config: dict[str, Any] = yaml.safe_load(stack.kubeconfig.read_text())
