@@ -133,7 +133,8 @@ async def test_a_cancelled_watch_ends(client: Client) -> None:
         with pytest.raises(WorkflowFailureError):
             async with asyncio.timeout(40):
                 await handle.result()
-        for _ in range(300):
+        # It hears of that by its next heartbeat, of which the SDK sends one in 8 s.
+        for _ in range(1500):
             if watch.ended:
                 return
             await asyncio.sleep(0.02)
