@@ -62,7 +62,8 @@ def test_F16_the_api_server_tells_settings_of_a_jobset_from_what_holdfast_writes
     spec = next(one["spec"] for one in policies if one["metadata"]["name"] == "jobsets.holdfast.dev")
     marks = json.loads(next(one["expression"] for one in spec["variables"] if one["name"] == "marks"))
     written = {value for key, value in vars(names).items() if key.startswith("ANNOTATION_")} - {
-        names.ANNOTATION_REDFISH
+        names.ANNOTATION_REDFISH,  # of nodes
+        names.ANNOTATION_EVIDENCE,  # of namespaces
     }
     assert {one for one in written if one.startswith("holdfast.dev/") and "-" not in one} == set(marks)
     assert not [one for one in NAMES if "-" in one or f"holdfast.dev/{one}" in marks]
