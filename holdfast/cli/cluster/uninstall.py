@@ -75,7 +75,8 @@ def uninstall(
             if workloads is Workloads.LEAVE:
                 await taking.check_stopped(ground, _say)
             # First what makes objects Holdfast's, so that no new one arrives during the uninstall.
-            for manifest in _manifests(FOLDER / form.folder / "managed-by.yaml" for form in formats.RESOURCES.values()):
+            claims = (FOLDER / form.folder / "managed-by.yaml" for form in formats.RESOURCES.values())
+            for manifest in _manifests(one for one in claims if one.is_file()):  # A kind of our own needs none.
                 await delete_own(ground.site.kube, manifest, _say)
             if workloads is Workloads.LEAVE:
                 await taking.leave_workloads(ground, say=_say)

@@ -400,7 +400,7 @@ class TestAnchor:
     ):
         monkeypatch.setattr(remove_module, "UNTOLD_SECONDS", 60.0)  # The machine may be busy.
         await bench.launch()
-        await bench.send_report(bench.report(phase=phase))
+        await bench.send_report(bench.report(phase=phase, attempt=1))
         asked = asked_of(bench)
         report = bench.report(phase=phase, events=(Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted"),))
         gone = bench.report(phase=phase, reason=Reason.DELETION_COMPLETE)
