@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PATIENCE_FOR_KUBECTL: Final = 1.5
+"""Seconds that a prompt of kubectl's plugin waits for kubectl, which is a process of its own."""
 PATIENCE: Final = 0.4
 """Seconds that Temporal may take, its connection included."""
 LOOKED_AT: Final = 500
@@ -45,6 +47,7 @@ def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def queues(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of an admission queue."""
+    import holdfast.client.entities.queue  # noqa: F401 - it takes time, and patience is for Temporal
 
     async def ask(holdfast: Holdfast) -> list[str]:
         return [one.name for one in await holdfast.queues()]
@@ -82,7 +85,7 @@ def _asked(ctx: typer.Context, ask: Callable[[Holdfast], Awaitable[list[str]]], 
                 return await ask(one)
 
     try:
-        kubectl.connect(given.get("cluster"), given.get("address"), PATIENCE)
+        kubectl.connect(given.get("cluster"), given.get("address"), _PATIENCE_FOR_KUBECTL)
         found = asyncio.run(go())
     except Exception:
         return []

@@ -59,15 +59,19 @@ async def test_O6_lives_are_read_from_the_archive_when_temporal_has_forgotten_th
     assert [str(one.phase) for one in ends] == ["Succeeded", "Failed"]
     await space.reach(running, "Running", 1)
 
+    def kept() -> int:
+        """How many runs of this test's own workloads the archive has: others of the cluster may have ended too."""
+        found = obstore.list(store.bucket(), "histories").collect()
+        return sum(f"/{space.namespace}/" in one["path"] for one in found)
+
     async def listed() -> bool:
-        told = json.loads(await command(space.site, "archive", ARCHIVE, "-o", "json"))
-        return told["written"] + told["there"] == 2
+        await command(space.site, "archive", ARCHIVE)
+        return kept() == 2
 
     await until(listed, 60, "visibility tells of both, and both are kept", pause=1)
-    keys = [one["path"] for one in obstore.list(store.bucket(), "histories").collect()]
-    assert len(keys) == 2, "what runs is not archived"
     again = json.loads(await command(space.site, "archive", ARCHIVE, "-o", "json"))
-    assert (again["written"], again["there"]) == (0, 2)
+    assert again["there"] >= 2
+    assert kept() == 2, "what runs is not archived, and nothing is written twice"
 
     name = f"{space.namespace}/fails"
     before = json.loads(await command(space.site, "history", name, "-o", "json"))

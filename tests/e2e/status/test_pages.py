@@ -157,6 +157,11 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
         await until(ordered, 60, "the queue stands in its order")
         await page.get_by_role("link", name=f"{space.namespace}/etl-extract").click()
         await page.get_by_role("heading", name="Graph etl").wait_for()
+        drawn = [await page.get_by_text(name, exact=True).bounding_box() for name in ("extract", "load")]
+        assert drawn[0] is not None
+        assert drawn[1] is not None
+        assert drawn[0]["x"] < drawn[1]["x"], "a node stands to the right of those that it comes after"
+        await page.get_by_text("The graph as text").click()
         tree = await page.locator("pre").inner_text()
         assert tree.index("└── extract") < tree.index("└── load")
         assert "place 3 of 3" in await text_of(page)

@@ -172,7 +172,9 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
         "  policy.timings.failureGracePeriod: '2s' → '7s'\n"
         "  policy.budgets[restart].limit: 3 → 5\n"
     )
-    assert await command(site, "apply", wanted, "-n", namespace, "--dry-run") == told.format("would be changed")
+    assert await command(site, "apply", wanted, "-n", namespace, "--dry-run") == told.format(
+        "would be changed; would be made again: 0-job-train"
+    )
     assert await images() == {"example.com/train:1"}
     done = await command(site, "apply", wanted, "-n", namespace, "--reason", "a new image")
     assert done == told.format("changed; made again: 0-job-train")
