@@ -11,7 +11,7 @@ def displayed(state: State) -> State:
 
     The workflow learns only at the end of a reset whether its look confirmed the failure, and the removal may take
     minutes. So users see Resetting from the look on, as they see it on the anchor; if the look finds the workload
-    healthy, they see Running again.
+    healthy, they see Running again. The restart itself counts once it is known: a look may fail for long (row U1).
     """
     operation, attempt = state.operation, state.attempt
     if operation is None or operation.removal is None or attempt is None:
@@ -23,6 +23,5 @@ def displayed(state: State) -> State:
         reason=told.reason,
         message=told.message,
         since=since,
-        restarts=told.restarts,
         attempt=edit(attempt, stage=Stage.REMOVING, removing_at=since),
     )

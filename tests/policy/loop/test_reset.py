@@ -253,7 +253,7 @@ def test_A8_what_does_not_go_is_forced_out_after_it():
 def test_A10_readers_see_it_reset_from_the_look_on_and_holding_its_quota():
     life = resetting()
     status = status_of(life.spec, life.state, life.now, "uid")
-    assert (status.phase, status.restarts) == (Phase.RESETTING, 1)
+    assert (status.phase, status.restarts) == (Phase.RESETTING, 0)
     assert {one.type.value for one in status.conditions if one.status} >= {"QuotaReserved", "DeletingResources"}
     life.view = {"running": 2}
     returns(life, Reset(seen=life.look(live=True)))
