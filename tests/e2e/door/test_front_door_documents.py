@@ -161,7 +161,8 @@ async def test_F12_a_life_that_is_applied_costs_as_many_writes_as_one_that_is_su
             await space.ended(handle)
             own = [one for one in space.truth.requests() if one.worker and one.resource != "events"]
             written.append(len(own))
-    assert written[1] <= written[0] + 2, written
+    # Two more when they were compared first (F12). One that is submitted costs three fewer since record 0087.
+    assert written[1] <= written[0] + 3, written
 
 
 @ROW("F7", level="e2e")

@@ -162,8 +162,7 @@ async def test_U11_explain_is_true_on_the_ways_out(space: Space):
             r"resetting exited 1 on \S+ \(rule failed-pods\)",
             "deleting attempt 1",
             (forced, "once gone: retry pause 1s, then attempt 2"),
-            next_attempt=2,
-            used=1,
+            next_attempt=2,  # The restart counts once the reset has ended (record 0086).
         ),
         "suspending": Says(
             "Suspending",
