@@ -165,10 +165,13 @@ def refusal(where: str, found: Changes) -> str:
         _REPLICAS if one.path.endswith(".replicas") else _INSTEAD.get(one.path.partition(".")[0], "")
         for one in found.fixed
     )
-    instead = "; ".join([text for text in whole if text])
+    texts = [text for text in whole if text]
+    if not texts or _REPLICAS in texts:
+        anew = "cancel it, and submit the file anew: `holdfast cancel --wait`, `holdfast submit --again`"
+        texts.append(f"or {anew}" if texts else anew)
     return (
         f"{where} is not changed, since these fields cannot change while it exists:\n{listed(found.fixed)}\n"
-        f"{instead or 'cancel it, and submit the file anew: `holdfast cancel --wait`, `holdfast submit --again`'}"
+        f"{'; '.join(texts)}"
     )
 
 
