@@ -56,6 +56,7 @@ OURS = tuple(
         r"cannot be nested",
         r"give the AppWrapper itself the queue",
         r"the AppWrapper restarts it",
+        r"Holdfast runs the AppWrapper, and not what is in it",
         r"the AppWrapper's own, or none",
         r"or no such label",
         r"is a Secret",
