@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -47,7 +48,7 @@ def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def queues(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of an admission queue."""
-    import holdfast.client.entities.queue  # noqa: F401 - it takes time, and patience is for Temporal
+    importlib.import_module("holdfast.client.entities.queue")  # It takes time, and patience is for Temporal.
 
     async def ask(holdfast: Holdfast) -> list[str]:
         return [one.name for one in await holdfast.queues()]
