@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, ValidationError
 
 from holdfast.client.silence import Silence
-from holdfast.model import BudgetStatus, Cause, Explanation, Payload, Phase, Status, Time
+from holdfast.model import BudgetStatus, Explanation, Payload, Phase, Status, Time
 from holdfast.model.gang.orders import GangStatus
 
 if TYPE_CHECKING:
@@ -119,11 +119,6 @@ def explanation_from(status: Status) -> Explanation:
 def restart_budget(budgets: tuple[BudgetStatus, ...]) -> BudgetStatus | None:
     """Return the budget that restarts are charged to, if there is one."""
     return next((budget for budget in budgets if budget.name == "restart"), budgets[0] if budgets else None)
-
-
-def latest_causes(causes: tuple[Cause, ...], after: datetime | None) -> tuple[Cause, ...]:
-    """Return the causes later than an instant; without one, all."""
-    return tuple(cause for cause in causes if after is None or cause.time > after)
 
 
 def _seconds(span: timedelta) -> str:

@@ -24,6 +24,7 @@ from holdfast.local.programs.resolve import resolve
 from holdfast.local.system.lock import file_lock
 from holdfast.worker.cleanup.namespace import apply
 from tests.e2e.ground.site import free_port, until
+from tests.e2e.ground.space import Space
 from tests.e2e.peers.jobset_peer import launched, ready, stop
 
 Json = dict[str, Any]
@@ -33,6 +34,10 @@ LABEL_QUEUE, LABEL_PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prior
 ADMISSION = "admissionregistration.k8s.io/v1"
 ASKED = frozenset({"appwrappers", "jobsets", "jobs", "workloads"})
 """What its webhooks are asked about here: the objects of the namespace."""
+
+
+_ENDED = {"Succeeded", "Failed"}
+"""Phases of pods that hold nothing."""
 
 
 @dataclass
@@ -78,6 +83,50 @@ def is_reserved(workload: Json) -> bool:
     """Whether quota is reserved for a Workload."""
     conditions = workload.get("status", {}).get("conditions", ())
     return any(one["type"] == "QuotaReserved" and one["status"] == "True" for one in conditions)
+
+
+@asynccontextmanager
+async def sampled(space: Space, kueue: Kueue, kind: str, label: str) -> AsyncIterator[None]:
+    """Read Kueue's accounting beside live pods all the time: quota is never released ahead of them (row F8).
+
+    Args:
+        space: the namespace of the pods.
+        kueue: whose accounting is read.
+        kind: the kind of the objects that own Kueue's workloads.
+        label: the label of a pod that names its object.
+    """
+    ahead: list[str] = []
+    samples = 0
+
+    async def alive() -> dict[str, str]:
+        """Return the object of each pod that has not ended, by the pod's uid."""
+        return {
+            one["metadata"]["uid"]: one["metadata"]["labels"][label]
+            for one in await space.pods()
+            if one["status"].get("phase") not in _ENDED
+        }
+
+    async def sample() -> None:
+        nonlocal samples
+        while True:
+            before, workloads, after = await alive(), await kueue.workloads(), await alive()
+            for uid, name in before.items():
+                workload = workloads.get(f"{kind} {name}")
+                if uid in after and (workload is None or not is_reserved(workload)):
+                    ahead.append(f"a pod of {name} lives, and its quota is not reserved")
+            samples += 1
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(sample())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    print(f"MEASURED {samples} samples of Kueue's accounting, {len(ahead)} ahead of live pods")
+    assert samples > 20
+    assert not ahead, ahead[:5]
 
 
 @asynccontextmanager

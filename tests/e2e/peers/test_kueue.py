@@ -22,10 +22,18 @@ from holdfast.local import Stack
 from tests.e2e.door.front_door import KIND, applied, appwrapper, conditions, in_phase, job, read, runs, said, shows
 from tests.e2e.ground.site import open_site, until
 from tests.e2e.ground.space import Space, open_space
-from tests.e2e.peers.kueue import API_VERSION, LABEL_PRIORITY, LABEL_QUEUE, QUEUE, Kueue, is_reserved, open_kueue
+from tests.e2e.peers.kueue import (
+    API_VERSION,
+    LABEL_PRIORITY,
+    LABEL_QUEUE,
+    QUEUE,
+    Kueue,
+    is_reserved,
+    open_kueue,
+    sampled,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(300)]
-ENDED = {"Succeeded", "Failed"}
 BRIEF = {"failureGracePeriodDuration": "0s", "retryLimit": "10"}
 
 
@@ -46,7 +54,7 @@ async def opened(stack: Stack, tmp_path: Path, **settings: Any) -> AsyncIterator
         ):
             preemption = {"withinClusterQueue": "LowerPriority"}
             await kueue.quota("2", preemption=preemption)
-            async with sampled(space, kueue):
+            async with sampled(space, kueue, "AppWrapper", "workload.codeflare.dev/appwrapper"):
                 yield space, kueue
 
 
@@ -59,43 +67,6 @@ def asks(space: Space, name: str, cpu: str = "2", priority: str = "", **annotati
     made = appwrapper(space, component, name=name, **annotations)
     made["metadata"]["labels"] = {LABEL_QUEUE: QUEUE} | ({LABEL_PRIORITY: priority} if priority else {})
     return made
-
-
-@contextlib.asynccontextmanager
-async def sampled(space: Space, kueue: Kueue) -> AsyncIterator[None]:
-    """Read Kueue's accounting beside live pods all the time: quota is never released ahead of them (row F8)."""
-    ahead: list[str] = []
-    samples = 0
-
-    async def alive() -> dict[str, str]:
-        """Return the AppWrapper of each pod that has not ended, by the pod's uid."""
-        return {
-            one["metadata"]["uid"]: one["metadata"]["labels"]["workload.codeflare.dev/appwrapper"]
-            for one in await space.pods()
-            if one["status"].get("phase") not in ENDED
-        }
-
-    async def sample() -> None:
-        nonlocal samples
-        while True:
-            before, workloads, after = await alive(), await kueue.workloads(), await alive()
-            for uid, name in before.items():
-                workload = workloads.get(f"AppWrapper {name}")
-                if uid in after and (workload is None or not is_reserved(workload)):
-                    ahead.append(f"a pod of {name} lives, and its quota is not reserved")
-            samples += 1
-            await asyncio.sleep(0.02)
-
-    task = asyncio.create_task(sample())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    print(f"MEASURED {samples} samples of Kueue's accounting, {len(ahead)} ahead of live pods")
-    assert samples > 20
-    assert not ahead, ahead[:5]
 
 
 @pytest.mark.row("F6", level="e2e")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +12,9 @@ from tests.e2e.door.front_door import applied, conditions
 from tests.e2e.door.test_jobset_door import KIND, all_ready, counts, jobset, replicated, shows
 from tests.e2e.ground.site import open_site, until
 from tests.e2e.ground.space import Space, open_space
-from tests.e2e.peers.kueue import LABEL_PRIORITY, LABEL_QUEUE, QUEUE, Kueue, is_reserved, open_kueue
+from tests.e2e.peers.kueue import LABEL_PRIORITY, LABEL_QUEUE, QUEUE, open_kueue, sampled
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(300)]
-ENDED = {"Succeeded", "Failed"}
 
 
 def asks(space: Space, name: str, priority: str = "") -> dict[str, Any]:
@@ -36,41 +32,6 @@ def is_complete(found: dict[str, Any]) -> bool:
     return conditions(found).get("Completed") == "True"
 
 
-@contextlib.asynccontextmanager
-async def sampled(space: Space, kueue: Kueue) -> AsyncIterator[None]:
-    """Read Kueue's accounting beside live pods all the time: quota is never released ahead of them."""
-    ahead: list[str] = []
-    samples = 0
-
-    async def alive() -> dict[str, str]:
-        return {
-            one["metadata"]["uid"]: one["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]
-            for one in await space.pods()
-            if one["status"].get("phase") not in ENDED
-        }
-
-    async def sample() -> None:
-        nonlocal samples
-        while True:
-            before, workloads, after = await alive(), await kueue.workloads(), await alive()
-            for uid, name in before.items():
-                workload = workloads.get(f"JobSet {name}")
-                if uid in after and (workload is None or not is_reserved(workload)):
-                    ahead.append(f"a pod of {name} lives, and its quota is not reserved")
-            samples += 1
-            await asyncio.sleep(0.02)
-
-    task = asyncio.create_task(sample())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    assert samples > 20
-    assert not ahead, ahead[:5]
-
-
 @pytest.mark.row("F6", level="e2e")
 @pytest.mark.row("F8", level="e2e")
 @pytest.mark.row("F16", level="e2e")
@@ -80,7 +41,7 @@ async def test_F16_kueue_admits_a_jobset_preempts_it_and_finishes_it(stack: Stac
         async with open_space(site, KIND) as space, open_kueue(stack, tmp_path, space.namespace) as kueue:
             await kueue.quota("2", preemption={"withinClusterQueue": "LowerPriority"})
             urgent = await kueue.priority("urgent", 1000)
-            async with sampled(space, kueue):
+            async with sampled(space, kueue, "JobSet", "jobset.sigs.k8s.io/jobset-name"):
                 await applied(space, asks(space, "patient"))
                 found = await shows(space, all_ready, "it is admitted and runs", name="patient")
                 (job,) = found["spec"]["replicatedJobs"]
