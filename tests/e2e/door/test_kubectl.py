@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
@@ -79,15 +80,18 @@ async def person(space: Space, tmp_path: Path) -> AsyncIterator[Person]:
         "TEMPORAL_ADDRESS": site.temporal_address,
         "TEMPORAL_NAMESPACE": site.cluster,
     }
-    before = await site.kube.find(*HELD)
-    await _publish(space, data)
-    try:
-        yield Person(space, environment, str(programs / "kubectl"))
-    finally:
-        if before is not None:
-            await _publish(space, before["data"])
-        elif (left := await site.kube.find(*HELD)) is not None:
-            await site.kube.delete(*HELD, uid=left["metadata"]["uid"])
+    with (stack.kubeconfig.parent / "connection.lock").open("w") as alone:
+        # A cluster has one such ConfigMap, and each process that tests has a Temporal namespace of its own.
+        await asyncio.to_thread(fcntl.flock, alone, fcntl.LOCK_EX)
+        before = await site.kube.find(*HELD)
+        await _publish(space, data)
+        try:
+            yield Person(space, environment, str(programs / "kubectl"))
+        finally:
+            if before is not None:
+                await _publish(space, before["data"])
+            elif (left := await site.kube.find(*HELD)) is not None:
+                await site.kube.delete(*HELD, uid=left["metadata"]["uid"])
 
 
 async def _publish(space: Space, data: dict[str, str]) -> None:
