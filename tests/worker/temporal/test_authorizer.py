@@ -220,7 +220,7 @@ async def refused(client: Client, call: str, request: Any) -> bool:
 
     The server ends connections that are two seconds old: what it has not answered is asked again.
     """
-    waits = timedelta(seconds=10) if isinstance(request, UpdateWorkflowExecutionRequest) else None
+    waits = timedelta(seconds=2) if isinstance(request, UpdateWorkflowExecutionRequest) else None
     while True:
         try:
             await getattr(client.workflow_service, call)(request, timeout=waits)
