@@ -212,7 +212,8 @@ FORGES = {
 }
 
 
-NO_ANSWER = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.CANCELLED, RPCStatusCode.UNKNOWN)
+CUT = ("transport error", "h2 protocol error")
+"""What the client says of a connection that has ended; its status does not tell that from a timeout."""
 
 
 async def refused(client: Client, call: str, request: Any) -> bool:
@@ -225,7 +226,7 @@ async def refused(client: Client, call: str, request: Any) -> bool:
         try:
             await getattr(client.workflow_service, call)(request, timeout=waits)
         except RPCError as error:
-            if error.status in NO_ANSWER:
+            if error.status is RPCStatusCode.UNAVAILABLE or any(said in error.message for said in CUT):
                 await asyncio.sleep(0.1)
                 continue
             return error.status is RPCStatusCode.PERMISSION_DENIED
