@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
@@ -9,13 +10,15 @@ from typing import Any, Final, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast import names
-from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
+from holdfast.errors import DocumentWarning, InvalidWorkload, ManagedElsewhere, Problem, problems_of
 from holdfast.formats.registry import Context
-from holdfast.formats.settings import relocated
+from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Policy, Workload
 
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+ANNOTATIONS_PATH: Final = "metadata.annotations"
+_OWN: Final = f"{names.GROUP}/"
 
 
 class Part(BaseModel):
@@ -75,6 +78,43 @@ def namespace_in(metadata: MetadataPart, asked: str | None, problems: list[Probl
     if asked is not None and metadata.namespace not in {None, "", asked}:
         problems.append(Problem("metadata.namespace", f"expected {asked!r}, as asked for", metadata.namespace))
     return metadata.namespace or asked or "default"
+
+
+def settings_in(
+    metadata: MetadataPart, policy: Policy, decided: Mapping[str, str], problems: list[Problem]
+) -> Settings:
+    """Return Holdfast's settings among a document's annotations; problems found are added to `problems`.
+
+    What has no effect is accepted with a warning: a setting that the document decides elsewhere, and a misspelt one,
+    since the kind's own controller accepts any annotation.
+
+    Args:
+        metadata: the document's metadata.
+        policy: the policy that the settings change.
+        decided: settings that the document decides elsewhere, each with what decides.
+        problems: list to which problems are added.
+    """
+    given: list[Given] = []
+    for key, value in (metadata.annotations or {}).items():
+        written, path = key.removeprefix(_OWN), f"{ANNOTATIONS_PATH}[{key}]"
+        # Annotations of Holdfast's own have dashes, and settings have none.
+        if written == key or "-" in written:
+            continue
+        name, near = known_name(written), nearest(written)
+        if name is not None and name not in decided:
+            given.append(Given(path, written, value))
+        elif name is not None:
+            warn(f"{path}: is ignored, since {decided[name]} decides")
+        elif near is not None:
+            warn(f"{path}: is no setting, and is ignored: did you mean {_OWN}{near}?")
+    settings, wrong = read_settings(given)
+    problems.extend([*wrong, *settings.problems(policy)])
+    return settings
+
+
+def warn(message: str) -> None:
+    """Warn of a part of a document that is accepted and has no effect."""
+    warnings.warn(message, DocumentWarning, stacklevel=2)
 
 
 def workload_of(

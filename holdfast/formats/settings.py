@@ -293,15 +293,18 @@ def _read_group(settings: Settings, name: str) -> list[Problem]:
     """Build one field of the workload from its group of settings, and return the problems."""
     group, given = _GROUPS[name], settings.groups[name]
     written = {field: info.alias or field for field, info in group.model.model_fields.items()}
-    places = {written[field]: settings.paths[one] for one, field in group.names.items() if one in settings.paths}
-    needed = next(iter(group.names.values()))
+    first, needed = next(iter(group.names.items()))
     if needed not in given:
-        return [Problem(next(iter(places.values())), f"is only for what sets {name}, too", allowed=tuple(group.first))]
+        path = next(settings.paths[one] for one in group.names if one in settings.paths)
+        return [Problem(path, f"is only for what sets {name}, too", allowed=tuple(group.first))]
+    # One that is missing belongs beside the first one.
+    before, _, after = settings.paths[first].rpartition(first)
+    places = {written[field]: settings.paths.get(one, before + one + after) for one, field in group.names.items()}
     try:
         settings.fields[name] = group.model.model_validate(given)
     except ValidationError as error:
         return relocated(problems_of(error, group.model), {**places, "": places[written[needed]]})
-    settings.paths[f"{name}.components"] = places.get("components", places[written[needed]])
+    settings.paths[f"{name}.components"] = settings.paths.get(f"{name}Components", settings.paths[first])
     return []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from holdfast.formats.pods import ANNOTATION_STATUS
-from holdfast.names import API_VERSION, GRAPH_KIND, QUEUE_KIND
+from holdfast.names import API_VERSION, GRAPH_KIND, GROUP, QUEUE_KIND
 from tests.formats.corpus import appwrapper, config_map, corpus, declared, job, pod, pytorch_job
 from tests.formats.documents import LABEL, PREFIX, Json, copy
 
@@ -72,6 +72,10 @@ def of_pod(*place: Any, value: Any) -> Spoil:
 
 def annotated(key: str, value: Any) -> Spoil:
     return of_job("metadata", "annotations", value={PREFIX + key: value})
+
+
+def with_setting(name: str, value: str) -> Spoil:
+    return of_job("metadata", "annotations", value={f"{GROUP}/{name}": value})
 
 
 def text(change: Callable[[str], str]) -> Spoil:
@@ -169,6 +173,22 @@ DIRECTED: dict[str, Spoil] = {
     ),
     "an annotation that is none": annotated("failureGracePeriod", "1m"),
     "an annotation of another type": annotated("retryLimit", 3),
+    # --- settings of Holdfast
+    "a setting": with_setting("restartMode", "InPlace"),
+    "a setting of another value": with_setting("restartMode", "Sideways"),
+    "a setting that is none": with_setting("restartMod", "InPlace"),
+    "a setting that the document decides": with_setting("queue", "No.Queue"),
+    "a setting of a budget that is none": with_setting("launchLimit", "3"),
+    "a setting of a rule that is none": with_setting("ruleLimits", "{nobody: 2}"),
+    "a setting without the one that it is for": with_setting("checkpointPort", "8080"),
+    "a setting for a component that is none": of_job(
+        "metadata",
+        "annotations",
+        value={f"{GROUP}/progress": "annotation", f"{GROUP}/progressComponents": "nobody"},
+    ),
+    "a setting beside the annotation that decides": of_job(
+        "metadata", "annotations", value={f"{GROUP}/retryLimit": "many", f"{PREFIX}retryLimit": "2"}
+    ),
     # --- pod sets
     "a path that is none": of_declared(*C0, "podSets", 0, "path", value="spec.template"),
     "a path that leads nowhere": of_declared(*C0, "podSets", 0, "path", value="template.spec.pods"),

@@ -49,7 +49,7 @@ ELSEWHERE = {
     "_uid_is_label_safe": "given by the client (tests/model/test_refusals.py)",
     "_name_is_label_safe": "a component's name, which is made from its place and kind (tests/model/test_refusals.py)",
 }
-"""Functions whose refusals no AppWrapper can meet, and where they are met."""
+"""Functions whose refusals no mutant need meet, and where they are met."""
 
 
 TOO_DEEP = "too deep"

@@ -43,7 +43,7 @@ def test_the_committed_rows_are_whole() -> None:
     assert [(letter, len(numbers)) for letter, numbers in ids.items()] == [
         ("A", 19),
         ("S", 12),
-        ("J", 26),
+        ("J", 27),
         ("L", 34),
         ("T", 14),
         ("U", 14),

@@ -13,28 +13,29 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from holdfast import names
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
 from holdfast.formats.appwrapper.components import read_components
 from holdfast.formats.appwrapper.document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
 from holdfast.formats.appwrapper.status import component_status, reported, status
 from holdfast.formats.condition import is_deployed
-from holdfast.formats.mounts import read_mounts
 from holdfast.formats.pods import group_kind
 from holdfast.formats.published import (
+    ANNOTATIONS_PATH,
+    LABEL_QUEUE,
     MetadataPart,
     check_controller,
     each_by,
     name_in,
     namespace_in,
+    settings_in,
     shaped,
+    warn,
     workload_of,
 )
 from holdfast.formats.registry import Format, Resource, is_suspended, managed_by
-from holdfast.formats.settings import Settings, read_duration, read_reset, read_retry_limit
+from holdfast.formats.settings import TIMING_NAMES, Settings, read_duration, read_retry_limit
 from holdfast.formats.text import Json
 from holdfast.model import PodSet, Policy, Report, Source, Workload
-from holdfast.model.spec.mount import Mount
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import RESTART, with_exit_codes
 
@@ -55,14 +56,15 @@ RETRY_LIMIT: Final = f"{PREFIX}retryLimit"
 TERMINAL: Final = f"{PREFIX}terminalExitCodes"
 RETRYABLE: Final = f"{PREFIX}retryableExitCodes"
 ANNOTATIONS: Final = (*DURATIONS, RETRY_LIMIT, TERMINAL, RETRYABLE)
-RESET_AFTER: Final = f"{names.GROUP}/restartBudgetResetAfter"
-"""Our annotation: no published annotation sets this."""
-MOUNTS: Final = f"{names.GROUP}/mounts"
-"""Our annotation: the data sets that its pods read."""
-RUN_AS: Final = f"{names.GROUP}/runAs"
-"""Our annotation: the account that creates its components. The AppWrapper's creator needs the right to use it (F5)."""
-
-_ANNOTATIONS_PATH = "metadata.annotations"
+_TIMINGS: Final = {field: name for name, field in TIMING_NAMES.items()}
+_SETTINGS: Final = {RETRY_LIMIT: "retryLimit"} | {key: _TIMINGS[field] for key, field in DURATIONS.items()}
+"""The setting that has the same effect as each of these annotations."""
+_DECIDED: Final = {
+    "queue": f"metadata.labels[{LABEL_QUEUE}]",
+    "suspend": "spec.suspend",
+    "profile": "the kind of document",
+}
+"""Settings that have no effect on an AppWrapper, and what decides instead."""
 
 
 def read(
@@ -94,8 +96,8 @@ def read(
     problems: list[Problem] = []
     own_name = _name(metadata, name, problems)
     own_namespace = namespace_in(metadata, namespace, problems)
-    policy = _policy(metadata.annotations or {}, defaults, problems)
-    mounts = _mounts(metadata.annotations or {}, problems)
+    settings = settings_in(metadata, defaults, _decided(metadata.annotations or {}), problems)
+    policy = _policy(metadata.annotations or {}, settings, defaults, problems)
     components = read_components(spec.components, own_name, own_namespace, problems)
     if problems:
         raise InvalidWorkload(problems, source)
@@ -107,26 +109,16 @@ def read(
         "labels": {LABEL: own_name},
         "suspend": bool(spec.suspend),
         "policy": policy,
-        "mounts": mounts,
         "source": Source(api_version=parsed.apiVersion, kind=parsed.kind),
     }
-    if (run_as := (metadata.annotations or {}).get(RUN_AS)) is not None:
-        values["run_as"] = run_as
-    places = {
-        "components": "spec.components",
-        "mounts": f"{_ANNOTATIONS_PATH}[{MOUNTS}]",
-        "runAs": f"{_ANNOTATIONS_PATH}[{RUN_AS}]",
-    }
-    return workload_of(metadata, lambda: values, places, source)
+    values.update(settings.fields)
+    return workload_of(metadata, lambda: values, {"components": "spec.components", **settings.paths}, source)
 
 
-def _mounts(annotations: dict[str, str], problems: list[Problem]) -> tuple[Mount, ...]:
-    text = annotations.get(MOUNTS)
-    found = read_mounts(text, f"{_ANNOTATIONS_PATH}[{MOUNTS}]") if text is not None else ()
-    if isinstance(found, Problem):
-        problems.append(found)
-        return ()
-    return found
+def _decided(annotations: dict[str, str]) -> dict[str, str]:
+    """Return the settings that have no effect: AppWrapper's own annotations count before Holdfast's."""
+    own = {name: f"{ANNOTATIONS_PATH}[{key}]" for key, name in _SETTINGS.items() if key in annotations}
+    return {**_DECIDED, **own}
 
 
 def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) -> str:
@@ -136,12 +128,11 @@ def _name(metadata: MetadataPart, asked: str | None, problems: list[Problem]) ->
     return name
 
 
-def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Problem]) -> Policy:
-    """Return the operator's policy with the annotations applied (rows A14, A15)."""
-    settings = Settings()
+def _policy(annotations: dict[str, str], settings: Settings, defaults: Policy, problems: list[Problem]) -> Policy:
+    """Return the operator's policy with AppWrapper's annotations and Holdfast's settings applied (rows A14, A15)."""
     codes: dict[str, list[int]] = {TERMINAL: [], RETRYABLE: []}
     for key, value in annotations.items():
-        path = f"{_ANNOTATIONS_PATH}[{key}]"
+        path = f"{ANNOTATIONS_PATH}[{key}]"
         found: object = None
         if key in DURATIONS:
             field = DURATIONS[key]
@@ -153,29 +144,26 @@ def _policy(annotations: dict[str, str], defaults: Policy, problems: list[Proble
             found = read_retry_limit(value, path)
             if isinstance(found, int):
                 settings.limits[RESTART] = found
-        elif key == RESET_AFTER:
-            found = read_reset(value, path)
-            if isinstance(found, timedelta):
-                settings.resets[RESTART] = found
         elif key in codes:
             found = _exit_codes(value, path)
             if not isinstance(found, Problem):
                 codes[key] = found
         elif key.startswith(_OWN):
-            _warn(path, key)
+            _warn_of(path, key)
         if isinstance(found, Problem):
             problems.append(found)
+    problems.extend(settings.rule_problems(defaults))
     return with_exit_codes(settings.policy(defaults), codes[TERMINAL], codes[RETRYABLE])
 
 
-def _warn(path: str, key: str) -> None:
+def _warn_of(path: str, key: str) -> None:
     """Warn of an annotation that looks like AppWrapper's but is not: AppWrapper's own controller ignores it."""
     written = {one.removeprefix(PREFIX): one for one in ANNOTATIONS}
     near = difflib.get_close_matches(key.rpartition("/")[2], written, n=1, cutoff=0.7)
     if not near and not key.startswith(PREFIX):
         return
     hint = f"did you mean {written[near[0]]}?" if near else f"known are {', '.join(ANNOTATIONS)}"
-    warnings.warn(f"{path}: is no annotation of AppWrapper, and is ignored: {hint}", DocumentWarning, stacklevel=2)
+    warn(f"{path}: is no annotation of AppWrapper, and is ignored: {hint}")
 
 
 def _exit_codes(text: str, path: str) -> list[int] | Problem:

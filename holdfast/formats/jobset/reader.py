@@ -5,7 +5,7 @@ The worker checks what needs the cluster (fields of the Job templates, served ki
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from holdfast import names
 from holdfast.errors import InvalidWorkload, Problem
@@ -18,21 +18,18 @@ from holdfast.formats.jobset.status import status
 from holdfast.formats.pods import group_kind
 from holdfast.formats.published import (
     LABEL_QUEUE,
-    MetadataPart,
     check_controller,
     each_by,
     name_in,
     namespace_in,
+    settings_in,
     shaped,
     workload_of,
 )
 from holdfast.formats.registry import Format
-from holdfast.formats.settings import Given, Settings, known_name, read_settings
 from holdfast.formats.text import Json
 from holdfast.model import Policy, Source, SuspendMode, Workload
 from holdfast.profiles.jobset import POLICY
-
-_OWN: Final = f"{names.GROUP}/"
 
 
 def read(
@@ -66,7 +63,9 @@ def read(
     own_name = name_in(metadata, name, "a JobSet", problems) or "x"
     own_namespace = namespace_in(metadata, namespace, problems)
     shape = Shape(own_name, spec, own_namespace, metadata.annotations)
-    settings = _settings(metadata, problems)
+    settings = settings_in(metadata, POLICY, {}, problems)
+    if settings.profile is not None:
+        problems.append(Problem(settings.paths["profile"], "is decided by the kind of document", settings.profile))
     problems.extend(problems_in(shape))
     if problems:
         raise InvalidWorkload(problems, source)
@@ -103,20 +102,6 @@ def read(
         **settings.paths,
     }
     return workload_of(metadata, values, where, source)
-
-
-def _settings(metadata: MetadataPart, problems: list[Problem]) -> Settings:
-    """Return Holdfast's own settings from the annotations, for what JobSet has no field for."""
-    given = [
-        Given(f"metadata.annotations[{key}]", key.removeprefix(_OWN), value)
-        for key, value in (metadata.annotations or {}).items()
-        if key.startswith(_OWN) and known_name(key.removeprefix(_OWN)) is not None
-    ]
-    settings, wrong = read_settings(given)
-    problems.extend([*wrong, *settings.problems(POLICY)])
-    if settings.profile is not None:
-        problems.append(Problem(settings.paths["profile"], "is decided by the kind of document", settings.profile))
-    return settings
 
 
 def _knows(document: Json) -> bool:

@@ -13,7 +13,6 @@ from temporalio.client import WorkflowHandle
 
 from holdfast import names
 from holdfast.activities.kube.client import Invalid
-from holdfast.formats.appwrapper.reader import RUN_AS
 from holdfast.local import StackError
 from holdfast.policy.values.edit import edit
 from holdfast.worker.cleanup.namespace import enable
@@ -25,6 +24,7 @@ from tests.e2e.lives.lattice import allocation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
+RUN_AS = f"{names.GROUP}/runAs"
 ALICE, CAROL = "alice@example.com", "carol@example.com"
 
 

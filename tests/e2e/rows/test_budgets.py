@@ -12,7 +12,6 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube.client import Conflict
-from holdfast.formats.appwrapper.reader import RESET_AFTER
 from holdfast.local import Stack
 from holdfast.model import OperationKind, Status
 from holdfast.policy.loop.change import PolicyChange
@@ -24,7 +23,7 @@ ROW = pytest.mark.row
 
 
 def renewed_after(health: str, document: dict[str, Any]) -> dict[str, Any]:
-    document["metadata"]["annotations"][RESET_AFTER] = health
+    document["metadata"]["annotations"][f"{names.GROUP}/restartBudgetResetAfter"] = health
     return document
 
 

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from holdfast import names
 from holdfast.errors import InvalidWorkload
 from holdfast.formats import read
-from holdfast.formats.appwrapper.reader import ANNOTATIONS, DURATIONS, PREFIX, RESET_AFTER, RUN_AS
+from holdfast.formats.appwrapper.reader import ANNOTATIONS, DURATIONS, PREFIX
 from holdfast.model import Budget, Failure, FailureClass, Limits, Policy, Scope, Timings, format_duration
 from holdfast.policy.failures.rules import rulings
 from holdfast.profiles import PROFILES
 from tests.formats.documents import appwrapper, one
 from tests.formats.documents import refusal as refused
 
+RESET_AFTER = f"{names.GROUP}/restartBudgetResetAfter"
+RUN_AS = f"{names.GROUP}/runAs"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -76,7 +76,7 @@ def test_L32_a_jobset_names_the_replicated_jobs_that_save():
     ("settings", "said"),
     [
         ({"checkpoint": "pigeon"}, "holdfast.dev/checkpoint"),
-        ({"checkpoint": "http"}, "port: missing"),
+        ({"checkpoint": "http"}, "[holdfast.dev/checkpointPort]: missing"),
         ({"checkpoint": "http", "checkpointPort": "many"}, "holdfast.dev/checkpointPort"),
         ({**HTTP, "checkpointTimeout": "soon"}, "holdfast.dev/checkpointTimeout"),
         ({**HTTP, "checkpointOnUnresponsive": "Shrug"}, "holdfast.dev/checkpointOnUnresponsive"),

@@ -59,7 +59,7 @@ def test_P1_a_jobset_names_the_replicated_jobs_that_tell_their_step():
     ("settings", "said"),
     [
         ({"progress": "pigeon"}, "holdfast.dev/progress"),
-        ({"progress": "http"}, "port: missing"),
+        ({"progress": "http"}, "[holdfast.dev/progressPort]: missing"),
         ({"progress": "annotation", "progressPort": "80"}, "expected none, since source annotation asks no endpoint"),
         ({**HTTP, "progressPort": "many"}, "holdfast.dev/progressPort"),
         ({**HTTP, "progressBound": "soon"}, "holdfast.dev/progressBound"),
