@@ -27,6 +27,10 @@ _PRIORITY: Final = "no workload: a PriorityClass; apply it with kubectl"
 REASONS: Final = {
     "jobset/argo-workflow/rbac.yaml": "no workload: rights for Argo; apply them with kubectl",
     "jobset/argo-workflow/workflow.yaml": "no workload: an Argo Workflow, whose step creates a JobSet itself",
+    "jobset/in-place-restart/jobset-main-container-mode.yaml": (
+        "refused: its agent runs the program itself, and waits for a status that Holdfast does not write; "
+        "[use a sidecar](../how-to/jobsets.md#restart-containers-and-keep-the-pods)"
+    ),
     "jobset/in-place-restart/service-account.yaml": "no workload: rights for its agent; apply them with kubectl",
     "jobset/prometheus-operator/prometheus.yaml": "no workload: it monitors JobSet's own controller",
     "jobset/tpu-multislice/kueue-config.yaml": "no workload: the configuration of Kueue; apply it with kubectl",

@@ -147,10 +147,12 @@ def inject(
         _add(template["spec"], "nodeSelector", selected, f"{pod_set.path}.spec")
         _bind(template["spec"], placement.bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
-        _add_environment(template["spec"], pod_set.path, ours_told, resumes=resume_from is not None)
-        if placement.in_place is not None:
+        makes_checkpoints, at_barrier = resume_from is not None, placement.in_place is not None
+        # A variable may be of the checkpoint before: at a barrier a file has it.
+        _add_environment(template["spec"], pod_set.path, ours_told, resumes=makes_checkpoints and not at_barrier)
+        if at_barrier:
             try:
-                add_barrier(template["spec"], f"{pod_set.path}.spec")
+                add_barrier(template, pod_set.path, resumes=makes_checkpoints)
             except BarrierProblem as error:
                 raise InjectionError(error.path, error.message) from None
             asked = {names.ANNOTATION_RESTART_REQUEST: str(placement.in_place)}

@@ -1,9 +1,10 @@
-"""What the pods that wait at a barrier get in addition: the files of their in-place restart agent, of which their
-programs read one: which attempt they are (row J24).
+"""What the pods that wait at a barrier get in addition: the files of their in-place restart agent. Their programs read
+two of them: which attempt they are, and what they resume from (rows J24, J25).
 """
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any, Final, cast
 
 from holdfast import names
@@ -23,31 +24,43 @@ class BarrierProblem(ValueError):
         self.message = message
 
 
-def add_barrier(spec: dict[str, Any], path: str) -> None:
-    """Give a pod's in-place restart agent its files, and all its containers the file with their attempt, in place.
+def add_barrier(template: dict[str, Any], path: str, *, resumes: bool) -> None:
+    """Give a pod's in-place restart agent its files, and all its containers the files for programs, in place.
 
     The agent reads the orders from the pod's annotations, and remembers in an emptyDir which attempt has run: both
-    outlive its containers. A program reads the very file by which the agent has let it start. An environment variable
-    would not do, not even one that refers to the annotation: the kubelet may start a container with what it knew of
-    the pod before it wrote that file.
+    outlive its containers. A program reads the very file by which the agent has let it start, and with it the
+    checkpoint to resume from, which was written before. An environment variable would not do, not even one that refers
+    to the annotation: the kubelet may start a container with what it knew of the pod before it wrote these files.
 
     Args:
-        spec: The spec of the pod template.
+        template: The pod template.
         path: Its path, for errors.
+        resumes: Whether its pods make checkpoints.
 
     Raises:
         BarrierProblem: if the template has something in the place of what is added.
     """
+    annotations = mapping(mapping(template.get("metadata")).get("annotations"))
+    for name in (names.ANNOTATION_IN_PLACE_ATTEMPT, names.ANNOTATION_RESTARTS_SEEN):
+        if name in annotations:
+            message = "expected none: it lets a pod's programs start, once all pods are there"
+            raise BarrierProblem(f"{path}.metadata.annotations[{name}]", message)
+    spec: dict[str, Any] = template["spec"]
+    path = f"{path}.spec"
     agent = restart_agent(spec)
-    orders = [
+    shown = {**names.IN_PLACE_ORDERS}
+    told = [{"name": names.ENV_IN_PLACE_ATTEMPT_FILE, "value": names.IN_PLACE_ATTEMPT_FILE}]
+    if resumes:
+        shown[PurePosixPath(names.IN_PLACE_RESUME_FILE).name] = names.ANNOTATION_RESUME_FROM
+        told.append({"name": names.ENV_RESUME_FROM_FILE, "value": names.IN_PLACE_RESUME_FILE})
+    items = [
         {"path": name, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
-        for name, annotation in names.IN_PLACE_ORDERS.items()
+        for name, annotation in shown.items()
     ]
     volumes: dict[str, dict[str, Any]] = {
-        ORDERS_VOLUME: {"downwardAPI": {"items": orders}},
+        ORDERS_VOLUME: {"downwardAPI": {"items": items}},
         MEMORY_VOLUME: {"emptyDir": {}},
     }
-    told = {"name": names.ENV_IN_PLACE_ATTEMPT_FILE, "value": names.IN_PLACE_ATTEMPT_FILE}
     present = mappings(spec.get("volumes"))
     for name in volumes:
         if any(one.get("name") == name for one in present):
@@ -56,8 +69,8 @@ def add_barrier(spec: dict[str, Any], path: str) -> None:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(cast("list[dict[str, Any]]", spec.get(field) or [])):
             env: list[Any] = container.get("env") or []
-            if not any(mapping(one).get("name") == names.ENV_IN_PLACE_ATTEMPT_FILE for one in env):
-                container["env"] = [told, *env]
+            own = {mapping(one).get("name") for one in env}
+            container["env"] = [*(one for one in told if one["name"] not in own), *env]
             mounts = {ORDERS_VOLUME: names.IN_PLACE_ORDERS_DIRECTORY}
             if field == "initContainers" and container.get("name") == agent:
                 mounts[MEMORY_VOLUME] = names.IN_PLACE_MEMORY_DIRECTORY

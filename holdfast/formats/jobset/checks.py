@@ -23,6 +23,7 @@ from holdfast.formats.jobset.document import (
     indexed,
     replicas,
 )
+from holdfast.formats.jobset.in_place import in_place_problems
 from holdfast.formats.pods import infer
 from holdfast.formats.text import inside
 from holdfast.model.labels import check_label
@@ -47,8 +48,7 @@ def problems(shape: Shape) -> Iterator[Problem]:
         yield from _counts(shape, job, path)
         yield from _dependencies(shape, job, index, path)
         yield from _exclusive(shape, job, path)
-        if shape.in_place:
-            yield from _in_place(job, path)
+        yield from in_place_problems(shape, job, path)
     yield from _network(shape)
     yield from _policies(shape)
     yield from _coordinator(shape)
@@ -171,18 +171,6 @@ def _exclusive(shape: Shape, job: ReplicatedJobPart, path: str) -> Iterator[Prob
         if found is not None and not isinstance(found, list if where[-1] in LISTS else dict):
             expected = "a list" if where[-1] in LISTS else "an object"
             yield Problem(f"{path}.template.spec.template.spec.{'.'.join(where)}", f"expected {expected}", found)
-
-
-def _in_place(job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
-    """Yield what the published admission refuses beside the strategy InPlaceRestart (row J24)."""
-    spec, beside = job.template.spec, "beside restartStrategy InPlaceRestart"
-    for field, expected in (("backoffLimit", INT32_MAXIMUM), ("podReplacementPolicy", "Failed")):
-        if spec.get(field) != expected:
-            yield Problem(f"{path}.template.spec.{field}", f"expected {expected} {beside}", spec.get(field))
-    completions, parallelism = spec.get("completions"), spec.get("parallelism")
-    if completions is None or completions != parallelism:
-        message = f"expected completions and parallelism, both the same, {beside}"
-        yield Problem(f"{path}.template.spec.completions", message, completions)
 
 
 def _network(shape: Shape) -> Iterator[Problem]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Final
 
 from holdfast import names
 from holdfast.errors import Problem
-from holdfast.formats.jobset.document import JOBSET_NAME, ClaimTemplatePart, ReplicatedJobPart, Shape
-from holdfast.formats.text import Json, inside
+from holdfast.formats.jobset.document import JOBSET_NAME, ClaimTemplatePart, ReplicatedJobPart, Shape, listed, objects
+from holdfast.formats.text import Json
 from holdfast.model.spec.volume_claim import VolumeClaim
 
 _NAME_MAXIMUM: Final = 63
@@ -65,7 +65,7 @@ def claim_problems(shape: Shape) -> Iterator[Problem]:
         if name not in mounted:
             yield Problem(here, "is mounted by no container: expected a volumeMount of this name", name)
         for index, job in enumerate(shape.jobs):
-            for at, volume in enumerate(_listed(job, "volumes")):
+            for at, volume in enumerate(listed(job, "volumes")):
                 if volume.get("name") == name:
                     where = f"spec.replicatedJobs[{index}].template.spec.template.spec.volumes[{at}].name"
                     yield Problem(where, f"is the name of {path} too", name)
@@ -84,16 +84,6 @@ def _claim_name(shape: Shape, template: ClaimTemplatePart) -> str:
 
 def _mounted(job: ReplicatedJobPart) -> set[str]:
     """Return the names of the volumes that the containers of a replicated job's pods mount."""
-    containers = [*_listed(job, "containers"), *_listed(job, "initContainers")]
-    mounts = [mount for one in containers for mount in _objects(one.get("volumeMounts"))]
+    containers = [*listed(job, "containers"), *listed(job, "initContainers")]
+    mounts = [mount for one in containers for mount in objects(one.get("volumeMounts"))]
     return {mount["name"] for mount in mounts if isinstance(mount.get("name"), str)}
-
-
-def _listed(job: ReplicatedJobPart, field: str) -> list[Json]:
-    return _objects(inside(job.template.spec, "template", "spec", field))
-
-
-def _objects(found: Any) -> list[Json]:
-    """Return the objects of a list in a pod template, which is any JSON until the API server validates it."""
-    each = cast("list[Any]", found) if isinstance(found, list) else []
-    return [one for one in each if isinstance(one, dict)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 from pydantic import Field
 
 from holdfast.formats.published import MetadataPart, Part
-from holdfast.formats.text import inside
+from holdfast.formats.text import Json, inside
 
 API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
 KIND: Final = "JobSet"
@@ -243,6 +243,11 @@ class Shape:
         failure = self.spec.failurePolicy
         return failure is not None and failure.restartStrategy == IN_PLACE
 
+    @property
+    def may_restart_in_place(self) -> bool:
+        """Whether that strategy is not disabled by its annotation."""
+        return self.in_place and DISABLE_IN_PLACE not in (self.annotations or {})
+
     def coordinator(self) -> str | None:
         """Return the coordinator's address, `<jobset>-<job>-<index>-<pod>.<subdomain>`, if there is one."""
         one = self.spec.coordinator
@@ -278,6 +283,17 @@ def pod_annotations(job: ReplicatedJobPart) -> Mapping[str, str] | None:
     """Return the annotations of a replicated job's pod template, as far as they have that shape."""
     found: Any = inside(job.template.spec, "template", "metadata", "annotations")
     return cast("Mapping[str, str]", found) if isinstance(found, dict) else None
+
+
+def listed(job: ReplicatedJobPart, field: str) -> list[Json]:
+    """Return the objects of a list in the spec of a replicated job's pods, such as `containers`."""
+    return objects(inside(job.template.spec, "template", "spec", field))
+
+
+def objects(found: Any) -> list[Json]:
+    """Return the objects of a list in a pod template, which is any JSON until the API server validates it."""
+    each = cast("list[Any]", found) if isinstance(found, list) else []
+    return [one for one in each if isinstance(one, dict)]
 
 
 def indexed(job: ReplicatedJobPart) -> bool:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.formats.jobset.checks import rule_name
-from holdfast.formats.jobset.document import DISABLE_IN_PLACE, FailureAction, RulePart, Shape
+from holdfast.formats.jobset.document import FailureAction, RulePart, Shape
 from holdfast.model import Action, ActionKind, Policy, RestartMode, Rule, Scope, Timings
 from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE, POD_RESTARTED
 from holdfast.profiles.rules import FAIL_AT_ONCE, RESTART
@@ -49,7 +49,7 @@ def read_policy(shape: Shape, defaults: Policy) -> Policy:
         timings.update(success_ttl=ttl, deletion_on_failure_grace_period=ttl)
     values: dict[str, Any] = {name: getattr(defaults, name) for name in Policy.model_fields}
     values.update(rules=tuple(rules), budgets=budgets, timings=Timings(**timings))
-    if shape.in_place and DISABLE_IN_PLACE not in (shape.annotations or {}):
+    if shape.may_restart_in_place:
         values["restart_mode"] = RestartMode.IN_PLACE
     success = spec.successPolicy
     if success is not None:

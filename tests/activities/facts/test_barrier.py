@@ -125,16 +125,19 @@ def test_J24_a_pod_without_an_agent_has_no_barrier_to_wait_at():
 
 
 @ROW
-def test_J24_the_agent_gets_its_files_and_every_container_the_one_with_its_attempt():
+@pytest.mark.row("J25", level="pure")
+@pytest.mark.parametrize("resumes", [False, True])
+def test_J24_the_agent_gets_its_files_and_every_container_those_of_programs(resumes: bool):
     spec: dict[str, Any] = {"initContainers": [{"name": "first"}, {**AGENT}], "containers": [{"name": "worker"}]}
-    add_barrier(spec, "spec")
+    add_barrier({"spec": spec}, "template", resumes=resumes)
+    told = {names.ENV_IN_PLACE_ATTEMPT_FILE: names.ANNOTATION_IN_PLACE_ATTEMPT}
+    if resumes:
+        told[names.ENV_RESUME_FROM_FILE] = names.ANNOTATION_RESUME_FROM
     first, agent, worker = (*spec["initContainers"], *spec["containers"])
     assert [one["mountPath"] for one in agent["volumeMounts"]] == [
         names.IN_PLACE_ORDERS_DIRECTORY,
         names.IN_PLACE_MEMORY_DIRECTORY,
     ]
-    for one in (first, agent, worker):
-        assert one["env"] == [{"name": names.ENV_IN_PLACE_ATTEMPT_FILE, "value": names.IN_PLACE_ATTEMPT_FILE}]
     (orders, _) = agent["volumeMounts"]
     assert first["volumeMounts"] == worker["volumeMounts"] == [orders]
     shown = {
@@ -143,7 +146,33 @@ def test_J24_the_agent_gets_its_files_and_every_container_the_one_with_its_attem
         if volume["name"] == orders["name"]
         for item in volume["downwardAPI"]["items"]
     }
-    assert names.ANNOTATION_IN_PLACE_ATTEMPT in shown[names.IN_PLACE_ATTEMPT_FILE]
+    for one in (first, agent, worker):
+        read = {variable["name"]: shown[variable["value"]] for variable in one["env"]}
+        assert read == {name: f"metadata.annotations['{annotation}']" for name, annotation in told.items()}
+
+
+@ROW
+def test_J24_a_containers_own_variables_stay():
+    own = {"name": names.ENV_RESUME_FROM_FILE, "value": "/elsewhere"}
+    spec: dict[str, Any] = {"initContainers": [{**AGENT}], "containers": [{"name": "worker", "env": [own]}]}
+    add_barrier({"spec": spec}, "template", resumes=True)
+    assert [one["name"] for one in spec["containers"][0]["env"]] == [
+        names.ENV_IN_PLACE_ATTEMPT_FILE,
+        names.ENV_RESUME_FROM_FILE,
+    ]
+    assert own in spec["containers"][0]["env"]
+
+
+@ROW
+@pytest.mark.parametrize("annotation", [names.ANNOTATION_IN_PLACE_ATTEMPT, names.ANNOTATION_RESTARTS_SEEN])
+def test_J24_a_template_that_would_lift_the_barrier_by_itself_is_refused(annotation: str):
+    template = {
+        "metadata": {"annotations": {annotation: "0"}},
+        "spec": {"initContainers": [{**AGENT}], "containers": []},
+    }
+    with pytest.raises(BarrierProblem, match="expected none") as refused:
+        add_barrier(template, "template", resumes=False)
+    assert refused.value.path == f"template.metadata.annotations[{annotation}]"
 
 
 @ROW
@@ -163,5 +192,5 @@ def test_J24_the_agent_gets_its_files_and_every_container_the_one_with_its_attem
 )
 def test_J24_a_template_that_takes_the_agents_place_is_refused(spec: dict[str, Any], path: str):
     with pytest.raises(BarrierProblem) as refused:
-        add_barrier({"initContainers": [{**AGENT}], "containers": [], **spec}, "spec")
-    assert refused.value.path == path
+        add_barrier({"spec": {"initContainers": [{**AGENT}], "containers": [], **spec}}, "template", resumes=False)
+    assert refused.value.path == f"template.{path}"

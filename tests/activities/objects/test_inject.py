@@ -468,3 +468,26 @@ def gathered(component: Component, rendezvous: str = "http://hub:8090", rendezvo
     """Return the Job of a gang of five pods."""
     gang = GangPods(component="work", pods=5)
     return injected(component, gang=gang, rendezvous=rendezvous, rendezvous_ca=rendezvous_ca)
+
+
+@pytest.mark.row("J25", level="pure")
+def test_J25_pods_that_restart_in_place_read_the_checkpoint_from_a_file_alone():
+    made = injected(part(), in_place=0, resume_from="s3://saved/7")
+    pods = made["spec"]["template"]
+    told = {one["name"]: one for one in pods["spec"]["containers"][0]["env"]}
+    assert told[names.ENV_RESUME_FROM_FILE]["value"] == names.IN_PLACE_RESUME_FILE
+    assert names.ENV_RESUME_FROM not in told, "the kubelet may resolve a variable from a pod older than the file"
+    assert pods["metadata"]["annotations"][names.ANNOTATION_RESUME_FROM] == "s3://saved/7"
+    usual = injected(part(), resume_from="s3://saved/7")["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {names.ENV_RESUME_FROM, names.ENV_RESUME_FROM_FILE} & {one["name"] for one in usual} == {
+        names.ENV_RESUME_FROM
+    }
+
+
+@pytest.mark.row("J25", level="pure")
+def test_J25_a_template_that_would_lift_the_barrier_is_refused_only_at_one():
+    template = job(metadata={"annotations": {names.ANNOTATION_IN_PLACE_ATTEMPT: "0"}})
+    sent(part(template))
+    with pytest.raises(InjectionError, match="expected none") as refused:
+        injected(part(template), in_place=0)
+    assert refused.value.path == (f"template.spec.template.metadata.annotations[{names.ANNOTATION_IN_PLACE_ATTEMPT}]")

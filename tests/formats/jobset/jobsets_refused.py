@@ -25,6 +25,25 @@ def _pods(**spec: Any) -> Json:
     return {"template": {"spec": {**PODS["spec"], **spec}}}
 
 
+AGENT: Json = {
+    "name": "agent",
+    "image": "holdfast",
+    "restartPolicy": "Always",
+    "restartPolicyRules": [{"action": "RestartAllContainers"}],
+    "startupProbe": {"httpGet": {"path": "/barrier-is-down", "port": 8081}},
+}
+
+
+def agent_and_program(agent_env: Any = None, program_env: Any = None, *, beside: bool = True) -> Json:
+    """Return the pods of an in-place JobSet: an agent beside the program or not, each with these variables."""
+    (program,) = PODS["spec"]["containers"]
+    agents = [{**AGENT, "env": agent_env or []}] if beside else []
+    return _pods(initContainers=agents, containers=[{**program, "env": program_env or []}])
+
+
+WORKER = [{"name": "POD_NAME", "value": "x"}, {"name": "WORKER_COMMAND", "value": "train"}]
+
+
 def ordered(*depends: tuple[str, str]) -> Json:
     """Return a JobSet of a, b, c whose b depends on these."""
     wanted = [{"name": name, "status": status} for name, status in depends]
@@ -45,6 +64,7 @@ def claiming(*claims: Json, mounts: tuple[str, ...] = ("data",), volumes: Any = 
     return jobset_of(replicated(job=pods), volumeClaimPolicies=[{"templates": list(claims), **policy}])
 
 
+IN_PLACE_ATTEMPT = "jobset.sigs.k8s.io/in-place-restart-attempt"
 INDEXED = {"completions": 4, "parallelism": 4}
 J = "spec.replicatedJobs[0]"
 V = "spec.volumeClaimPolicies[0].templates[0]"
@@ -173,6 +193,21 @@ _CASES: Final[list[tuple[Any, ...]]] = [
         "is the name of",
     ),
     (jobset_of(failurePolicy={"restartStrategy": "Odd"}), "spec.failurePolicy.restartStrategy", "allowed values"),
+    (
+        in_place(**agent_and_program(program_env=WORKER, beside=False)),
+        f"{J}.template.spec.template.spec.containers[0].env[1].name",
+        "expected `holdfast agent in-place` as a sidecar",
+    ),
+    (
+        in_place(**agent_and_program(WORKER)),
+        f"{J}.template.spec.template.spec.initContainers[0].env[1].name",
+        "expected `holdfast agent in-place` as a sidecar",
+    ),
+    (
+        in_place(template={**PODS, "metadata": {"annotations": {IN_PLACE_ATTEMPT: "0"}}}),
+        f"{J}.template.spec.template.metadata.annotations[{IN_PLACE_ATTEMPT}]",
+        "expected none",
+    ),
     (in_place(backoffLimit=6), f"{J}.template.spec.backoffLimit", "expected 2147483647"),
     (in_place(podReplacementPolicy=None), f"{J}.template.spec.podReplacementPolicy", "expected Failed"),
     (in_place(completions=3), f"{J}.template.spec.completions", "completions and parallelism, both the same"),
