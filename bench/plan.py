@@ -23,6 +23,7 @@ from bench.measures import (
     gang,
     history,
     idle,
+    inplace,
     latency,
     nodes,
     profile,
@@ -75,6 +76,7 @@ FULL = (
     Plan(idle.NAME, idle.measure),
     Plan(agents.NAME, agents.measure),
     Plan(rounds.NAME, rounds.measure, real_node=True),
+    Plan(inplace.NAME, inplace.measure, real_node=True),
     Plan(nodes.NAME, nodes.measure, alone=True),
     Plan(crowd.NAME, crowd.measure, crowd.NODES, alone=True),
 )
@@ -91,6 +93,7 @@ SMOKE = (
     Plan(nodes.NAME, lambda on: nodes.measure(on, 10, 4, 20, 2, SHORT_SILENCE, 8)),
     Plan(agents.NAME, lambda on: agents.measure(on, (3,), 0.5)),
     Plan(rounds.NAME, lambda on: rounds.measure(on, (2,)), real_node=True),
+    Plan(inplace.NAME, lambda on: inplace.measure(on, (2,)), real_node=True),
     # What it leaves behind goes with everybody's stack here.
     Plan(crowd.NAME, lambda on: crowd.measure(on, (2, 3), 2, 2, 1)),
 )

@@ -20,6 +20,7 @@ from bench.measures import (
     gang,
     history,
     idle,
+    inplace,
     latency,
     nodes,
     profile,
@@ -172,6 +173,12 @@ def agents_(sizes: Sizes = "", steady: Seconds = agents.STEADY) -> None:
 def rounds_(sizes: Sizes = "") -> None:
     """A member of an elastic gang of real processes is killed, until a new round runs; needs root."""
     _run(Plan(rounds.NAME, lambda on: rounds.measure(on, _numbers(sizes) or rounds.SIZES), real_node=True))
+
+
+@app.command("inplace")
+def inplace_(sizes: Sizes = "") -> None:
+    """A program of a JobSet of real containers is killed, until all run: in their pods, and in new ones; needs root."""
+    _run(Plan(inplace.NAME, lambda on: inplace.measure(on, _numbers(sizes) or inplace.SIZES), real_node=True))
 
 
 @app.command("all")

@@ -239,6 +239,19 @@ ROUNDS = Layout(
         Column("events", "history events of the rendezvous"),
     ),
 )
+INPLACE = Layout(
+    "inplace",
+    "A program of a JobSet is killed (J25)",
+    "Real containers on this machine's kubelet; each run is one restart of one JobSet. One program is killed with -9: "
+    "from then until all programs run at the next attempt, as the kernel has them. In place, the kubelet restarts all "
+    "containers of the pods, each of which has an agent; recreated, new pods run the program alone.",
+    (
+        Column("start_s", "submitted, until all run", "s"),
+        Column("whole_s", "killed, until all run again", "s", ratio=True),
+        Column("pods_kept", "pods kept"),
+    ),
+    base="Holdfast, recreated",
+)
 ENGINE = Layout(
     "engine",
     "The pure engine",
@@ -263,5 +276,5 @@ PROFILE = Layout(
 
 LAYOUTS = (
     *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, PROFILE),
-    *(CROWD, NODES, WORKERS, AGENTS, ROUNDS, ENGINE),
+    *(CROWD, NODES, WORKERS, AGENTS, ROUNDS, INPLACE, ENGINE),
 )

@@ -31,10 +31,10 @@ async def real_node(stack: Stack, *, alone: bool = False) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def open_real(site: Site) -> AsyncIterator[Space]:
+async def open_real(site: Site, *kinds: tuple[str, str]) -> AsyncIterator[Space]:
     """Open a namespace that the kubelet can run pods of, and hold the real node meanwhile."""
     await require_real(site)
-    async with real_node(site.stack), open_space(site) as space:
+    async with real_node(site.stack), open_space(site, *kinds) as space:
         await admits_pods(site, space.namespace)
         yield space
 

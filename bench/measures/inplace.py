@@ -1,0 +1,89 @@
+"""A program of a JobSet is killed, until all its programs run again: restarted in their pods, and in new pods.
+
+Real containers on the real kubelet of this machine, seen as the kernel has them. In place, each pod has the in-place
+restart agent; the pods that are recreated have none, and run nothing but the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+
+from bench.ground import Ground, every
+from bench.seeing import Json
+from holdfast import names
+from tests.e2e.figures.in_place import Processes, in_place, token, with_agent
+from tests.e2e.ground.held import open_real
+from tests.e2e.ground.site import Site, open_site
+from tests.e2e.ground.space import Space
+
+NAME = "inplace"
+SIZES = (64,)
+PATIENCE = 1200.0
+IN_PLACE, RECREATED = "Holdfast", "Holdfast, recreated"
+
+
+async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
+    """Restart JobSets of these numbers of pods, in place and by recreation."""
+    directory = ground.directory / NAME
+    directory.mkdir()
+    async with open_site(ground.stack, directory, prefix="i") as site:
+        await site.start_worker(**ground.options.worker)
+        if ground.options.warm:
+            await _life(site, IN_PLACE, 2, 1)
+        cases = [partial(_case, ground, site, system, size) for size in sizes for system in (IN_PLACE, RECREATED)]
+        await every(ground.options, cases)
+
+
+async def _case(ground: Ground, site: Site, system: str, pods: int) -> None:
+    for repeat, values in enumerate(await _life(site, system, pods, ground.options.repeats)):
+        ground.record(system, values, size={"pods": pods}, repeat=repeat)
+
+
+async def _life(site: Site, system: str, pods: int, restarts: int) -> list[dict[str, float]]:
+    """Start a JobSet, and restart it so often; return what each restart took."""
+    number, found = token(), list[dict[str, float]]()
+    programs = Processes(number)
+    async with open_real(site) as space:
+        await with_agent(space)
+        # The number of a program's first attempt: in place it counts from 0, and that of new pods from 1.
+        first = 0 if system == IN_PLACE else 1
+        begun = time.monotonic()
+        handle = await space.submit(_document(system, number, pods, restarts))
+        await programs.run(first, pods, PATIENCE)
+        started = time.monotonic() - begun
+        await space.reach(handle, "Running", 1)
+        for restart in range(1, restarts + 1):
+            kept = await _uids(space)
+            killed = time.monotonic()
+            await asyncio.to_thread(programs.kill)
+            await programs.run(first + restart, pods, PATIENCE)
+            whole = time.monotonic() - killed
+            await space.reach(handle, "Running", 1 if system == IN_PLACE else 1 + restart)
+            same = len(kept & await _uids(space))
+            # A restart in place that fell back to new pods is no figure of it.
+            missing = pods - same if system == IN_PLACE else same
+            found.append({"start_s": started, "whole_s": whole, "pods_kept": float(same), "missing": float(missing)})
+    return found
+
+
+def _document(system: str, number: int, pods: int, restarts: int) -> Json:
+    document = in_place("train", number, pods, maxRestarts=restarts)
+    if system == IN_PLACE:
+        return document
+    document["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
+    job = document["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job.update(backoffLimit=0)
+    job.pop("podReplacementPolicy")
+    spec = job["template"]["spec"]
+    del spec["initContainers"], spec["volumes"]
+    spec["restartPolicy"] = "Never"
+    (program,) = spec["containers"]
+    program.pop("restartPolicyRules")
+    program["command"] = ["sh", "-c", f'exec sleep {number}"${names.ENV_ATTEMPT}"']
+    return document
+
+
+async def _uids(space: Space) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in await space.pods("train")}
