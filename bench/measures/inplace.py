@@ -53,14 +53,14 @@ async def _life(site: Site, system: str, pods: int, restarts: int) -> list[dict[
         handle = await space.submit(_document(system, number, pods, restarts))
         await programs.run(first, pods, PATIENCE)
         started = time.monotonic() - begun
-        await space.reach(handle, "Running", 1)
+        await space.reach(handle, "Running", 1, PATIENCE)
         for restart in range(1, restarts + 1):
             kept = await _uids(space)
             killed = time.monotonic()
             await asyncio.to_thread(programs.kill)
             await programs.run(first + restart, pods, PATIENCE)
             whole = time.monotonic() - killed
-            await space.reach(handle, "Running", 1 if system == IN_PLACE else 1 + restart)
+            await space.reach(handle, "Running", 1 if system == IN_PLACE else 1 + restart, PATIENCE)
             same = len(kept & await _uids(space))
             # A restart in place that fell back to new pods is no figure of it.
             missing = pods - same if system == IN_PLACE else same

@@ -38,6 +38,7 @@ async def door(shared_site: Site) -> AsyncIterator[Space]:
 def wrapped(space: Space, number: int) -> dict[str, Any]:
     """Return an AppWrapper of one Job whose programs show their attempt, and then the save that they go on from."""
     job = in_place("work", number)["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["template"]["spec"]["restartPolicy"] = "Never"
     (program,) = job["template"]["spec"]["containers"]
     attempt, resume = f"$(cat ${names.ENV_IN_PLACE_ATTEMPT_FILE})", f"$(cat ${names.ENV_RESUME_FROM_FILE})"
     program["command"] = ["sh", "-c", f"exec sleep {number}{attempt}{resume}"]
