@@ -10,10 +10,12 @@ import pytest
 
 from holdfast import formats
 from holdfast.errors import InvalidWorkload, ManagedElsewhere
+from holdfast.formats.jobset.document import DISABLE_IN_PLACE
 from holdfast.formats.text import documents
+from holdfast.model import RestartMode
 from tests.formats.documents import Json, copy
 from tests.formats.jobset.jobsets import jobset_of, one, read, refusal, replicated
-from tests.formats.jobset.jobsets_refused import CASES, J, R, Refused, failing
+from tests.formats.jobset.jobsets_refused import CASES, WORKER, J, R, Refused, agent_and_program, failing, in_place
 from tests.formats.mutations import blind
 from tests.refusing import lines_run, missed, places
 
@@ -120,3 +122,18 @@ def _full() -> Json:
         ttlSecondsAfterFinished=60,
         annotations={"holdfast.dev/restartBudgetResetAfter": "1h"},
     )
+
+
+@pytest.mark.row("J25", level="pure")
+def test_J25_beside_a_sidecar_a_program_may_have_any_variable():
+    assert one(in_place(**agent_and_program(program_env=WORKER))).policy.restart_mode is RestartMode.IN_PLACE
+
+
+@pytest.mark.row("J25", level="pure")
+def test_J25_jobsets_agent_as_main_container_is_accepted_where_nothing_restarts_in_place():
+    document = in_place(**agent_and_program(program_env=WORKER, beside=False))
+    document["metadata"]["annotations"] = {DISABLE_IN_PLACE: ""}
+    assert one(document).policy.restart_mode is RestartMode.RECREATE
+    document["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
+    del document["metadata"]["annotations"]
+    assert one(document).policy.restart_mode is RestartMode.RECREATE
