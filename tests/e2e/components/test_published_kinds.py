@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from holdfast import names
 from holdfast.activities.kube.client import Conflict
@@ -61,7 +60,7 @@ class Played:
         await until(there, 90, f"{self.key[1]} {self.name} is created")
         return last[0]
 
-    async def make_pods(self, thing: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    async def make_pods(self, thing: dict[str, Any], counts: Mapping[str, int]) -> None:
         """Make the pods of its templates, so many each; what a template leaves open is as its runtime has it."""
         runtime = pod_template()["spec"]
         for number, (path, count) in enumerate(counts.items()):

@@ -1,4 +1,4 @@
-"""Kinds of other projects, by the definitions that these projects publish, from the Go modules that Kueue's build pins."""
+"""Kinds of other projects, by their published definitions: those of the Go modules that Kueue's build pins."""
 
 from __future__ import annotations
 
