@@ -235,7 +235,7 @@ async def _make_once(
             return await _recognize(site, given, sent, adopts=adopts)
     try:
         # What was accepted once stays accepted: later attempts are made as the server of that day reads them.
-        strict = given.attempt == 1 and isinstance(given, CreateInput)
+        strict = isinstance(given, CreateInput) and (given.strict or given.attempt == 1)
         return await site.kube.create(sent, impersonate=user_of(given.target), strict=strict)
     except AlreadyExists as error:
         if recognize is not None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import Any
 
 from holdfast import names
@@ -52,17 +53,37 @@ async def _decided(site: Site, given: ResetInput, pulse: Pulse) -> tuple[bool, O
         anchor = await persist(pulse, "reading the anchor", lambda: site.kube.find(*key_of(given.target)))
         if _is_marked(given, anchor):
             return True, None
-    with site.precedence.looking():
-        seen = await persist(pulse, "looking at the cluster", lambda: look(site, given.look))
-    seen = seen.model_copy(update={"blind": site.blind(pulse.blind)})
+    seen = await _looked(site, given, pulse)
     if not given.settles and is_repeated(
         given.workload, given.memory, given.promise, seen, given.since, datetime.now(UTC)
     ):
-        return await persist(pulse, "marking the anchor", lambda: _mark(site, given)), seen
+        match await persist(pulse, "marking the anchor", lambda: _mark(site, given)):
+            case _Mark.SET:
+                return True, seen
+            case _Mark.FOUND:
+                return True, None  # What was seen may be the removal's own work.
+            case _Mark.PREVENTED:
+                return False, await _looked(site, given, pulse)  # The other try has seen what is newer.
     if await persist(pulse, "reporting", lambda: _fence(site, given)):
         return True, None  # What was seen is that try's work.
     await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.look.report))
     return False, seen
+
+
+class _Mark(Enum):
+    """What became of the mark that a try wants to set."""
+
+    SET = auto()
+    FOUND = auto()
+    """An earlier try has set it. Temporal counts the tries of a reset activity anew, so this may be the first."""
+    PREVENTED = auto()
+    """There is a later report on the anchor, or none of ours to mark."""
+
+
+async def _looked(site: Site, given: ResetInput, pulse: Pulse) -> Observation:
+    with site.precedence.looking():
+        seen = await persist(pulse, "looking at the cluster", lambda: look(site, given.look))
+    return seen.model_copy(update={"blind": site.blind(pulse.blind)})
 
 
 def _is_marked(given: ResetInput, anchor: Mapping[str, Any] | None) -> bool:
@@ -73,18 +94,20 @@ def _is_marked(given: ResetInput, anchor: Mapping[str, Any] | None) -> bool:
     return annotations.get(names.ANNOTATION_REMOVAL) == given.mark
 
 
-async def _mark(site: Site, given: ResetInput) -> bool:
-    """Mark the anchor that the removal begins, unless a later report is there; return whether it has the mark."""
+async def _mark(site: Site, given: ResetInput) -> _Mark:
+    """Mark the anchor that the removal begins, unless a later report is there."""
     target = given.target
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await site.kube.find(*key_of(target))
+        if _is_marked(given, anchor):
+            return _Mark.FOUND
         if anchor is None or not is_ours(target, anchor):
-            return False
+            return _Mark.PREVENTED
         if sequence_of(target, anchor) >= given.removal.report.sequence:
             if remembered is not None:
                 continue  # Memory does not prove what is written: read the anchor.
-            return _is_marked(given, anchor)
+            return _Mark.PREVENTED
         with suppress(Conflict, NotFound):
             marked = await site.kube.patch(
                 *key_of(target),
@@ -93,7 +116,7 @@ async def _mark(site: Site, given: ResetInput) -> bool:
                 patch={"metadata": {"annotations": {names.ANNOTATION_REMOVAL: given.mark}}},
             )
             site.known.keep(target, marked)
-            return True
+            return _Mark.SET
 
 
 async def _fence(site: Site, given: ResetInput) -> bool:

@@ -95,15 +95,27 @@ def source_of(tool: Tool) -> Path:
     """Return the folder of the Go module of `tool`; download it if needed, and verify it against its pin.
 
     Raises:
+        BinaryError: as `module_source` does.
+    """
+    return module_source(tool.package.partition("/cmd")[0], tool.module)
+
+
+def module_source(module: str, build: str) -> Path:
+    """Return the folder of a Go module; download it if needed, and verify it against its pin.
+
+    Args:
+        module: path of the module.
+        build: folder under `build/` whose go.mod and go.sum pin it.
+
+    Raises:
         BinaryError: Go is not installed, or the module is not available.
     """
     go = find_go()
     if go is None:
-        raise BinaryError(f"there is no Go to get the source of {tool.name} with", "install Go 1.26 or newer")
-    module = tool.package.partition("/cmd")[0]
+        raise BinaryError(f"there is no Go to get the source of {module} with", "install Go 1.26 or newer")
     run = subprocess.run(
         [go, "mod", "download", "-json", module],
-        cwd=PACKAGE / "build" / tool.module,
+        cwd=PACKAGE / "build" / build,
         env=os.environ | {"GOWORK": "off"},
         capture_output=True,
         text=True,
@@ -111,7 +123,7 @@ def source_of(tool: Tool) -> Path:
     )
     if run.returncode != 0:
         raise BinaryError(
-            f"the source of {tool.name} {tool.version} cannot be had (go mod download, exit code {run.returncode})",
+            f"the source of {module} cannot be had (go mod download, exit code {run.returncode})",
             "check that the Go module proxy is reachable (go env GOPROXY)",
             run.stderr.strip()[-2000:],
         )

@@ -35,6 +35,7 @@ from holdfast.policy.entities.front_door import Act, Resource, Run, Verdict, jud
 from holdfast.worker.cleanup.sweep_lookup import describe
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.binding import Bindings
 from holdfast.worker.watch.feeds import Feed
 from holdfast.worker.watch.informer import Informer, Standing, StreamSight
 from holdfast.worker.watch.pulse import Pulse
@@ -127,6 +128,11 @@ def resource_reader(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, An
     return decode
 
 
+def _created(item: Seen) -> datetime | None:
+    """Return when a resource whose life has not begun was created."""
+    return time_of(mapping((item.document or {}).get("metadata")).get("creationTimestamp"))
+
+
 def _is_settled(feed: Feed) -> bool:
     """Whether all resources of a kind have been listed."""
     # If all namespaces at once may not be read, the configured ones are.
@@ -147,6 +153,7 @@ class FrontDoor:
         """Prepare; nothing is seen yet."""
         self._place, self._connect, self._pulse, self._metrics = place, connect, pulse, metrics
         self._kube: WorkerKube
+        self._bindings: Bindings
         self._feeds: list[Feed] = []
         self._seen: dict[str, Seen] = {}
         self._due: dict[str, float] = {}
@@ -177,6 +184,7 @@ class FrontDoor:
 
         # A client of its own: a webhook that blocks a write to one kind must not make the cluster count as unseen.
         self._kube = await self._connect(Sight(), None)
+        self._bindings = Bindings(self._kube)
         try:
             begin(self._attend())
             begin(self._compare())
@@ -282,6 +290,8 @@ class FrontDoor:
         fresh = not item.resource.deleting and item.document is not None and item.uid not in self._begun_here
         # Most are new and unknown to Temporal: starting the workflow finds that out without a query first.
         verdict = judge(item.resource, None) if fresh else await self._judged(item)
+        if verdict.act is Act.BEGIN:
+            verdict = await self._bindings.unchecked(item.kind[1], _created(item)) or verdict
         if verdict.act is Act.BEGIN and not await self._begun(item, again=False):
             verdict = await self._judged(item)
             if verdict.act is Act.BEGIN:
@@ -333,7 +343,7 @@ class FrontDoor:
             self._marking(item, item.document),
             version=str(item.document["metadata"]["resourceVersion"]),
         )
-        created = time_of(mapping(item.document["metadata"]).get("creationTimestamp"))
+        created = _created(item)
         workload = start.readable_by(self._place.compatible_with, workload)
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
         if formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload.queue):

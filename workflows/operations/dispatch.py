@@ -63,6 +63,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.failures.selection import selection_of
     from holdfast.policy.loop.operations import patience, patience_left
     from holdfast.policy.loop.promise import memory_of
+    from holdfast.policy.loop.results import awaits_acceptance
     from holdfast.policy.status.report import shows_copies
     from holdfast.policy.values.edit import edit
     from holdfast.policy.verdicts.fate import matters
@@ -271,6 +272,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     kills = attempt is not None and attempt.kills
     data, gate = data_of(spec, state), attempt.barrier if attempt is not None else None
     in_place = gate.attempt if gate is not None else None
+    strict = awaits_acceptance(state, number)
     waits, bounds, gang = state.policy.refused_create is RefusedCreate.WAIT, bounds_of(spec), gang_of(spec, state)
     # Only the heartbeat timeout limits an operation that may wait for ever.
     short_time, make_time = (ENDLESS, ENDLESS) if waits else (timedelta(minutes=2), timedelta(hours=1))
@@ -299,6 +301,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             nodes_unmarked=leaves_marked(state.policy),
             waits=waits,
             patience=_patience(spec, state, OperationKind.CREATE),
+            strict=strict,
             hands_over=True,
             made=attempt.objects if attempt is not None else (),
             replaces_interrupted=state.policy.interrupted_create is InterruptedCreate.REPLACE,
@@ -311,7 +314,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
         case OperationKind.PREPARE:
             create = None
             if operation.creates:
-                there = number == 1 and not waiting  # Then the preparation has them already.
+                there = strict and not waiting  # Then the preparation has them already.
                 create = creation(() if there else first, edit(operation.report, repeats=True))
             prepare = PrepareInput(
                 target=target,
@@ -326,9 +329,9 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 borne=attempt.borne if attempt is not None else 0.0,
                 hands_over=True,
                 # Sent once: what the API server accepted stays accepted, and the document is in the history already.
-                components=spec.components if number == 1 else (),
-                config_hashes=spec.config_hashes if number == 1 else {},
-                labels=spec.labels if number == 1 else {},
+                components=spec.components if strict else (),
+                config_hashes=spec.config_hashes if strict else {},
+                labels=spec.labels if strict else {},
                 bounds=bounds,
                 gang=gang,
                 data=data,

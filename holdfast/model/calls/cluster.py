@@ -167,6 +167,8 @@ class CreateInput(MakeInput):
     """The workload's own claims, which are created first."""
     report_submitted: Report
     """The status applied when all components exist."""
+    strict: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether fields that the API server does not know are refused; on attempt 1 they always are."""
     hands_over: bool = False
     """Whether it returns `Created.broken_off` when it is cancelled, and does not end as cancelled."""
 

@@ -403,6 +403,9 @@ class State(Payload):
     intent: Intent = Intent()
     attempt: Attempt | None = None
     executions: int = 0
+    unaccepted: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the API server has accepted the components of no attempt, although one has begun: its preparation was
+    broken off or refused. The next attempt is then checked as the first one is."""
     restarts: int = 0
     requeues: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """How often it was requeued: a requeue request must expect this number (row L25)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast import names
 from holdfast.model import Phase, Reason
@@ -96,6 +97,27 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
     if resource.shown is None:
         return Verdict(Act.BEGIN)
     return Verdict(Act.HOLD, f"its workflow id was taken by the workload with uid {run.uid}. {_AGAIN}")
+
+
+IN_FORCE: Final = timedelta(seconds=5)
+"""How long after its creation a binding is surely in force: each API server reads new policies within a few seconds."""
+
+
+def unchecked(created: datetime | None, bound: datetime | None, binding: str) -> Verdict | None:
+    """Return the verdict on a resource whose creator the API server has not checked (F5); None if it has.
+
+    Args:
+        created: When the resource was created.
+        bound: When the policy was bound that checks who creates one; None if it is not bound.
+        binding: The name of that ValidatingAdmissionPolicyBinding.
+    """
+    if bound is None:
+        why = f"ValidatingAdmissionPolicyBinding {binding}, which has the API server check who creates it, is missing"
+        return Verdict(Act.HOLD, f"{why}: apply Holdfast's policies, then delete it, and apply it again")
+    if created is None or created < bound + IN_FORCE:
+        why = f"ValidatingAdmissionPolicyBinding {binding} is younger, so the API server has not checked who created it"
+        return Verdict(Act.HOLD, f"{why}: delete it, and apply it again")
+    return None
 
 
 _AGAIN = "Nobody decides for it: delete it, and apply it again; `holdfast sweep` removes what is left of it"

@@ -77,6 +77,9 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
     live = attempt is not None and attempt.number == operation.attempt and attempt.stage in LIVE
     told_causes = state.told_causes
     state = _told(state, event, operation)
+    if operation.kind is OperationKind.PREPARE:
+        accepted = isinstance(event, Prepared) and bool(event.owner_uid)
+        state = edit(state, unaccepted=awaits_acceptance(state, operation.attempt) and not accepted)
     match event:
         case Prepared():
             done = operation.report_done
@@ -152,6 +155,14 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
         ):
             pass  # It changed nothing, or is about an earlier attempt. Named, so that the type checker finds a new one.
     return state
+
+
+def awaits_acceptance(state: State, number: int) -> bool:
+    """Whether an attempt's components are yet to be accepted by the API server, which then refuses unknown fields.
+
+    What it accepted once stays accepted: later attempts are made as the server of that day reads them.
+    """
+    return number == 1 or state.unaccepted
 
 
 def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> State:

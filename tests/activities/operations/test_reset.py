@@ -128,6 +128,32 @@ async def test_A6_a_late_worker_removes_nothing_once_another_try_has_found_anoth
     assert await bench.owner() is not None
 
 
+async def test_A6_a_late_worker_that_another_try_keeps_from_the_removal_returns_what_is_there_since(bench: Bench):
+    """Temporal may take its result, if somebody resets the activity: then the tries are counted anew."""
+    given = await promised(bench)
+    await lose_pod(bench)
+    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}"))
+    late = asyncio.ensure_future(reset(bench, given))
+    await gate.reached.wait()
+    await bench.create()  # What was missing is there again, and another try has seen and reported that.
+    await bench.send_report(given.look.report)
+    gate.opened.set()
+    done = await late
+    assert not done.confirmed
+    assert done.seen is not None
+    assert done.seen.failures == (), "a look from before that report is not the last one"
+
+
+async def test_A6_what_is_seen_once_another_try_has_begun_the_removal_is_that_trys_work(bench: Bench):
+    """The tries are counted anew after `temporal activity reset`: the first of them may come after the mark."""
+    given = await promised(bench)
+    await lose_pod(bench)
+    await marks(bench, given.mark)
+    done = await reset(bench, given)
+    assert (done.confirmed, done.seen) == (True, None)
+    await nothing_left(bench)
+
+
 async def marks(bench: Bench, mark: str) -> None:
     """Mark the anchor as a try does right before its first deletion."""
     anchor = await bench.anchor()

@@ -59,6 +59,8 @@ GROUPS = (
     "jobset.x-k8s.io",
     "kubeflow.org",
     "ray.io",
+    "trainer.kubeflow.org",
+    "leaderworkerset.x-k8s.io",
 )
 """API groups whose kinds workloads of the tests may be made of."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
 
 from holdfast.model import Phase, Reason
-from holdfast.policy.entities.front_door import Act, Resource, Run, judge
+from holdfast.policy.entities.front_door import IN_FORCE, Act, Resource, Run, judge, unchecked
 
 ROW = pytest.mark.row
 OWN, LIVING = Run("u", running=True), "still there"
@@ -99,3 +100,30 @@ def test_F7_no_life_begins_twice_and_none_that_has_pods_is_let_go() -> None:
             assert held
             assert not remains
             assert run is None or run.uid != "u" or not run.running
+
+
+BOUND = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@ROW("F5", level="pure")
+@pytest.mark.parametrize(
+    ("created", "bound", "says"),
+    [
+        (BOUND - timedelta(days=1), BOUND, "is younger, so the API server has not checked who created it: delete it"),
+        (BOUND, BOUND, "is younger"),
+        (BOUND + IN_FORCE - timedelta(seconds=1), BOUND, "is younger"),
+        (None, BOUND, "is younger"),
+        (BOUND, None, "is missing: apply Holdfast's policies, then delete it"),
+        (BOUND + IN_FORCE, BOUND, ""),
+    ],
+    ids=["older", "as-old", "not-in-force", "no-time", "no-binding", "younger"],
+)
+def test_F5_what_the_api_server_has_not_checked_is_held(created: datetime | None, bound: datetime | None, says: str):
+    verdict = unchecked(created, bound, "jobset-components.holdfast.dev")
+    if not says:
+        assert verdict is None
+        return
+    assert verdict is not None
+    assert (verdict.act, verdict.reason) == (Act.HOLD, Reason.HELD)
+    assert verdict.why.startswith("ValidatingAdmissionPolicyBinding jobset-components.holdfast.dev")
+    assert says in verdict.why

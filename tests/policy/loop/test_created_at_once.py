@@ -24,7 +24,13 @@ from holdfast.model.calls.cluster import Created, Prepared, PrepareInput
 from holdfast.model.spec.policy import RefusedCreate
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.turn import landed
-from holdfast.policy.values.events import Cancelled, OperationInterrupted, Reconfigured
+from holdfast.policy.values.events import (
+    Cancelled,
+    OperationInterrupted,
+    Reconfigured,
+    Resumed,
+    Suspended,
+)
 from holdfast.policy.values.steps import Interrupt
 from holdfast.workflows.operations.dispatch import call_of
 from tests.policy.lives.advanced import advance
@@ -150,6 +156,22 @@ def test_what_is_wished_breaks_it_off_and_what_it_made_is_removed():
     assert (life.state.anchored, life.state.attempt.objects) == (True, (JOB,))
     life.hold = {OperationKind.REMOVE}
     assert life.settle().ran[-1][0] is OperationKind.REMOVE
+
+
+@pytest.mark.parametrize("spec", [workload(), workload(policy=Policy(rules=RULES, refused_create=RefusedCreate.WAIT))])
+def test_what_the_api_server_never_accepted_is_checked_as_strictly_by_the_next_attempt(spec: Any):
+    """The first preparation was broken off: nothing was accepted yet that could stay accepted."""
+    life = Life(spec=spec, hold={OperationKind.PREPARE}).settle()
+    life.tell(Suspended())
+    life.tell(Resumed())
+    given = given_to(life)
+    assert (given.attempt, [one.name for one in given.components]) == (2, ["train"])
+    assert given.create is None or (given.create.components, given.create.strict) == ((), True)
+    life.finish().settle()
+    life.tell(Suspended())
+    life.tell(Resumed())
+    later = given_to(life)
+    assert (later.attempt, later.components) == (3, ()), "what was accepted once stays accepted"
 
 
 @pytest.mark.parametrize("event", [OperationInterrupted(), Reconfigured(components=("train",))])
