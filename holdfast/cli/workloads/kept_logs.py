@@ -177,10 +177,10 @@ def _end(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stacks(document: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
-    """Return the stacks of a pod's program, just before its removal, below a title."""
+    """Return the stacks of a pod's program, below a title."""
     told = [one for one in mappings(document.get("stacks")) if one.get("uid") == pod.get("uid")]
     lines = [str(line) for one in told for line in sequence(one.get("lines"))]
-    return [f"stacks of its program at {document.get('takenAt')}:", *lines] if lines else []
+    return ["stacks of its program, before its pod was deleted:", *lines] if lines else []
 
 
 def _log(

@@ -98,8 +98,7 @@ def whole(stacks: dict[str, list[str]] | None = None) -> dict[str, Any]:
     pods = [pod_evidence(pod(RESTARTED, {"name": "side", "state": {"running": {}}})), pod_evidence(pod(name="other"))]
     first, last = (LogWanted("train-0", "uid-of-train-0", "main", previous) for previous in (True, False))
     logs = {first: ["t1 one"], last: ["t2 two", "t3 three"]}
-    about = {"attempt": 1, "takenAt": "2026-11-27T10:00:01Z"}
-    return json.loads(document(about, pods, [], logs, stacks or {}, ["node node-7: is gone"]))
+    return json.loads(document({"attempt": 1}, pods, [], logs, stacks or {}, ["node node-7: is gone"]))
 
 
 def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
@@ -119,7 +118,7 @@ def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
 def test_P3_stacks_follow_the_logs_of_their_pod() -> None:
     told = whole({"uid-of-train-0": ["Current thread 0x1:", '  File "train.py", line 7 in wait'], "gone": ["x"]})
     assert kept_logs(told).lines[2:] == (
-        "train-0: stacks of its program at 2026-11-27T10:00:01Z:",
+        "train-0: stacks of its program, before its pod was deleted:",
         "train-0: Current thread 0x1:",
         'train-0:   File "train.py", line 7 in wait',
     )
