@@ -116,7 +116,8 @@ class _Demo:
             running = (datetime.now(UTC) - view.status.since).total_seconds() if view.phase.value == "Running" else 0.0
             if running > _SAVE_AFTER and not saves:
                 saves = True
-                await self._show("checkpoint", f"{NAMESPACE}/{run.name}", "--wait")
+                say(f"\n   $ holdfast checkpoint {NAMESPACE}/{run.name}\n")
+                await run.checkpoint()
             if view.phase.value == "Resetting" and not explained:
                 explained = True
                 told = render.explanation(await run.explain(), datetime.now(UTC))
