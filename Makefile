@@ -35,7 +35,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-release test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs release lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic demo-progress test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-release test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs release lock hooks compose-secrets clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ demo: setup ## a real Temporal and Kubernetes, a workload, a failure, and its he
 
 demo-elastic: setup ## elastic training in real containers: members killed, added, preempted; the same result. As root
 	@$(BIN)/holdfast demo --elastic
+
+demo-progress: setup ## a training in a real container hangs: noticed, its stacks kept, gone on from its save; the costs. As root
+	@$(BIN)/holdfast demo --progress
 
 test: setup ## lint, pure tests, the day's tier of the end-to-end tests, a smoke of the bench, the rows (docs/testing.md)
 	@$(if $(ARGS),,rm -rf reports/rows)

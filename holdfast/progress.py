@@ -9,14 +9,18 @@ Standard library only; this file also works alone, copied beside a program. Wher
 
 In a pod of Holdfast the step is also kept in the termination message, so that the step at which a program died is
 known exactly. Nothing here raises into the program, and nothing waits for the network.
+
+Whoever serves the file also serves the program's stacks, at `/stacks` (row P3): also those of a program that hangs.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
+import signal
 import ssl
 import threading
 import time
@@ -35,6 +39,13 @@ ENV_POD: Final = "HOLDFAST_POD_NAME"
 ANNOTATION: Final = "holdfast.dev/step"
 PATCH_EVERY: Final = 15.0
 """Seconds between two patches of the annotation."""
+STACKS_PATH: Final = "/stacks"
+STACKS_SECONDS: Final = 2.0
+"""Seconds that a program has to write its stacks."""
+STACKS_MAXIMUM: Final = 64 * 1024
+"""Bytes of the stacks that are served, the last ones: the main thread comes last."""
+_DUMP: Final = "stacks.txt"
+_ASK: Final = "ask"
 _IN_A_POD: Final = "HOLDFAST_ATTEMPT"
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -50,6 +61,7 @@ class Teller:
         self._failed: set[str] = set()
         self._changed = threading.Event()
         self._patcher: threading.Thread | None = None
+        self._offers_stacks_of = 0
 
     def step(self, n: int, total: int | None = None, saved: int | None = None, **values: float) -> None:
         """Tell that step `n` is done; it ends a phase.
@@ -82,6 +94,9 @@ class Teller:
         path = os.environ.get(ENV_FILE)
         if path:
             self._try("file", lambda: write(Path(path), word))
+            if os.environ.get(_IN_A_POD) and self._offers_stacks_of != os.getpid():
+                self._offers_stacks_of = os.getpid()
+                self._try("signal for stacks", lambda: offer_stacks(Path(path)))
         if "step" in word and os.environ.get(_IN_A_POD) and _TERMINATION_LOG.exists():
             self._try("termination message", lambda: _leave_step(word["step"]))
         if os.environ.get(ENV_ANNOTATION) == "1":
@@ -106,7 +121,7 @@ class Teller:
         except Exception as error:  # A program must not end because its step cannot be told.
             if channel not in self._failed:
                 self._failed.add(channel)
-                _log.warning("the step cannot be told by its %s: %s", channel, error)
+                _log.warning("progress: the %s cannot be used: %s", channel, error)
 
 
 def write(path: Path, word: dict[str, Any]) -> None:
@@ -114,6 +129,66 @@ def write(path: Path, word: dict[str, Any]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     beside.write_text(json.dumps(word))
     beside.replace(path)
+
+
+def offer_stacks(path: Path) -> None:
+    """Let who serves the file have this process write the stacks of its threads, as long as the process lives.
+
+    When a file is made in the folder beside, the kernel sends this process a signal (dnotify), also from another
+    container. `faulthandler` writes in the signal handler itself. So a program that hangs writes too, even one that
+    holds the interpreter's lock. By default the signal does nothing, in case it comes where nothing handles it.
+
+    Raises:
+        OSError: if the folder cannot be used, or the program has a handler of its own.
+        ImportError: if this is not Linux.
+    """
+    from fcntl import DN_CREATE, DN_MULTISHOT, F_NOTIFY, F_SETOWN, F_SETSIG, fcntl
+
+    if signal.getsignal(signal.SIGWINCH) not in {signal.SIG_DFL, signal.SIG_IGN}:
+        raise OSError("the program handles SIGWINCH itself")
+    folder = _stacks_folder(path)
+    folder.mkdir(exist_ok=True)
+    # A sidecar may run as another user. Whoever is in the pod may ask.
+    folder.chmod(0o777)
+    dump = os.open(folder / _DUMP, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+    os.fchmod(dump, 0o666)
+    faulthandler.register(signal.SIGWINCH, file=dump, all_threads=True)
+    watched = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl(watched, F_SETSIG, signal.SIGWINCH)
+    fcntl(watched, F_SETOWN, os.getpid())
+    fcntl(watched, F_NOTIFY, DN_CREATE | DN_MULTISHOT)
+
+
+def stacks(path: Path) -> bytes:
+    """Ask the program that writes a file for its stacks, and return their end.
+
+    Raises:
+        OSError: if there is no program that offers them, or it does not write any in time.
+    """
+    folder = _stacks_folder(path)
+    dump, ask = folder / _DUMP, folder / _ASK
+    if not dump.exists():
+        raise OSError("no program has told a step yet")
+    with _asking:
+        os.truncate(dump, 0)
+        ask.unlink(missing_ok=True)
+        ask.touch()
+        written, until = 0, time.monotonic() + STACKS_SECONDS
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            before, written = written, dump.stat().st_size
+            if written and written == before:
+                break
+        if not written:
+            raise OSError(f"the program has written no stacks within {STACKS_SECONDS:.0f} s")
+        return dump.read_bytes()[-STACKS_MAXIMUM:]
+
+
+def _stacks_folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}.stacks")
+
+
+_asking = threading.Lock()
 
 
 def patch(word: dict[str, Any]) -> None:
@@ -182,17 +257,26 @@ def phase(name: str, bound: float | None = None) -> Phase:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers each GET with the file."""
+    """Answers each GET with the file, or with the stacks of the program."""
 
     file: Path
 
     def do_GET(self) -> None:
+        if self.path == STACKS_PATH:
+            try:
+                self._answer(200, "text/plain", stacks(self.file))
+            except OSError as error:
+                self._answer(503, "text/plain", str(error).encode())
+            return
         try:
             text = self.file.read_bytes()[:4096]
         except OSError:
             text = b"{}"  # Nothing was told yet.
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self._answer(200, "application/json", text)
+
+    def _answer(self, status: int, kind: str, text: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)

@@ -4,72 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import obstore
 from obstore.store import S3Store
 
+from holdfast.local.extras.store import BUCKET, KEY, REGION, SECRET, StoreServer
 from holdfast.local.programs.resolve import resolve
 from holdfast.local.programs.tools import STORE_TOOLS
 from tests.e2e.ground.site import free_port
 
-KEY, SECRET, REGION = "holdfast", "holdfast-secret", "us-east-1"
-BUCKET = "datasets"
 
-
-@dataclass
-class Store:
-    """The server: its objects outlive its process."""
-
-    directory: Path
-    program: Path
-    port: int
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def credentials(self) -> Path:
-        """A file as AWS tools have it."""
-        path = self.directory / "credentials"
-        if not path.exists():
-            path.write_text(f"[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
-        return path
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        for name in ("objects", "notes"):
-            (self.directory / name).mkdir(parents=True, exist_ok=True)
-        (self.directory / "objects" / BUCKET).mkdir(exist_ok=True)
-        argv = [str(self.program), "--access", KEY, "--secret", SECRET, "--region", REGION]
-        argv += ["--port", f"127.0.0.1:{self.port}", "--health", "/health", "--quiet", "posix"]
-        # Beside the files, since not every file system has extended attributes.
-        argv += ["--sidecar", str(self.directory / "notes"), str(self.directory / "objects")]
-        with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(argv, stdout=log, stderr=log)
-        deadline = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError), urlopen(f"{self.endpoint}/health", timeout=1):
-                return
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise AssertionError(f"the store does not answer: {(self.directory / 'log').read_text()[-2000:]}")
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        """Kill it with -9."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+class Store(StoreServer):
+    """The server, and its objects."""
 
     def bucket(self, name: str = BUCKET) -> S3Store:
         config: Any = {"endpoint": self.endpoint, "region": REGION}
@@ -85,11 +35,9 @@ class Store:
     def settings(self, cache: Path, endpoint: str = "", sources: str = f"*=s3://{BUCKET}") -> dict[str, str]:
         """Return what a worker is told to stage from here, as variables."""
         return {
+            **self.environment,
             "HOLDFAST_DATA_DIRECTORY": str(cache),
             "HOLDFAST_DATA_ENDPOINT": endpoint or self.endpoint,
-            "HOLDFAST_DATA_REGION": REGION,
-            "HOLDFAST_DATA_ALLOW_HTTP": "true",
-            "HOLDFAST_DATA_CREDENTIALS_FILE": str(self.credentials),
             "HOLDFAST_DATA_SOURCES": sources,
         }
 

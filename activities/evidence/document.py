@@ -75,6 +75,7 @@ def document(
     pods: Sequence[Mapping[str, Any]],
     nodes: Sequence[Mapping[str, Any]],
     logs: Mapping[LogWanted, Sequence[str]],
+    stacks: Mapping[str, Sequence[str]],
     missing: Sequence[str],
 ) -> bytes:
     """Return the document, as JSON.
@@ -84,11 +85,13 @@ def document(
         pods: as `pod_evidence` returns them, those that decided first.
         nodes: as `node_evidence` returns them.
         logs: the last lines of each log that was read.
+        stacks: the lines of the stacks of a pod's program, by the pod's uid.
         missing: what could not be read, and why.
     """
     told = [{"pod": one.pod, "uid": one.uid, "container": one.container, "previous": one.previous} for one in logs]
     whole: dict[str, Any] = {"version": 1, **about, "pods": pods, "nodes": nodes}
     whole["logs"] = [{**one, "lines": list(lines)} for one, lines in zip(told, logs.values(), strict=True)]
+    whole["stacks"] = [{"uid": uid, "lines": list(lines)} for uid, lines in stacks.items()]
     whole["missing"] = list(missing)
     return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 

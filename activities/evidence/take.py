@@ -24,7 +24,9 @@ from holdfast.activities.evidence.document import (
     node_evidence,
     pod_evidence,
 )
+from holdfast.activities.evidence.stacks import NoStacks, asked_for_stacks, read_stacks
 from holdfast.activities.evidence.store import SIZE_MAXIMUM, EvidenceStore, Stored, opened
+from holdfast.activities.facts.pods import PodFacts
 from holdfast.activities.kube.client import Forbidden, KubeError
 from holdfast.activities.kube.logs import LogLine, log_lines
 from holdfast.activities.kube.raw import mapping, sequence
@@ -41,7 +43,9 @@ READ_SECONDS: Final = 6.0
 """The part of it for reading: the rest is the store's."""
 _PROBLEM_MAXIMUM: Final = 300
 _MISSING_MAXIMUM: Final = 32
-_NOT_ALLOWED: Final = "logs: the worker may not read them, which `holdfast namespace enable --evidence` allows"
+_NOT_ALLOWED: Final = (
+    "logs and stacks: the worker may not read them, which `holdfast namespace enable --evidence` allows"
+)
 
 
 async def take_evidence(site: Site, given: RemoveInput, *, untouched: bool) -> Evidence | None:
@@ -92,7 +96,7 @@ async def _take(site: Site, store: EvidenceStore, given: RemoveInput, first: Seq
         "message": given.report.message,
     }
     missing = [plain(one) for one in dict.fromkeys(found.missing)]
-    data = document(about, found.pods, found.nodes, found.logs, missing[:_MISSING_MAXIMUM])
+    data = document(about, found.pods, found.nodes, found.logs, found.stacks, missing[:_MISSING_MAXIMUM])
     if len(data) > SIZE_MAXIMUM:
         return _none(f"the document has {len(data):,} bytes: expected at most {SIZE_MAXIMUM:,}")
     return await _told(store, await store.keep(given.target, given.attempt, data))
@@ -109,6 +113,7 @@ async def _told(store: EvidenceStore, stored: Stored | None) -> Evidence | None:
         size=len(stored.data),
         pods=len(sequence(told.get("pods"))),
         logs=len(sequence(told.get("logs"))),
+        stacks=len(sequence(told.get("stacks"))),
         problem=shortened("; ".join(map(str, sequence(told.get("missing")))), _PROBLEM_MAXIMUM),
     )
 
@@ -124,6 +129,8 @@ class _Found:
     pods: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     nodes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     logs: dict[LogWanted, Sequence[str]] = field(default_factory=dict[LogWanted, Sequence[str]])
+    stacks: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """By the pod's uid."""
     missing: list[str] = field(default_factory=list[str])
 
 
@@ -141,6 +148,7 @@ async def _read(site: Site, given: RemoveInput, first: Sequence[str], found: _Fo
     found.pods += map(pod_evidence, pods)
     nodes = dict.fromkeys(str(mapping(pod.get("spec")).get("nodeName") or "") for pod in pods)
     logs = [one for pod in pods for one in logs_wanted(pod)]
+    asked = asked_for_stacks(given.stacks, pods)
     async with asyncio.TaskGroup() as group:
         for name in filter(None, nodes):
             group.create_task(_tried(_read_node(site, name, found), f"node {name}", found))
@@ -148,6 +156,8 @@ async def _read(site: Site, given: RemoveInput, first: Sequence[str], found: _Fo
             for one in logs:
                 what = f"log of {one.pod}/{one.container}"
                 group.create_task(_tried(_read_log(site, given, one, found), what, found))
+            for pod, url in asked:
+                group.create_task(_read_stacks(pod, url, found))
 
 
 async def _allowed(site: Site, namespace: str, found: _Found) -> bool:
@@ -158,7 +168,7 @@ async def _allowed(site: Site, namespace: str, found: _Found) -> bool:
     try:
         allowed = await keeps_logs(site.kube, namespace)
     except KubeError as error:
-        found.missing.append(f"logs: whether they may be kept is not known: {error.message}")
+        found.missing.append(f"logs and stacks: whether they may be kept is not known: {error.message}")
         return False
     if not allowed:
         found.missing.append(_NOT_ALLOWED)
@@ -197,6 +207,14 @@ async def _read_log(site: Site, given: RemoveInput, wanted: LogWanted, found: _F
     )
     async with aclosing(lines):
         found.logs[wanted] = await _end_of(lines)
+
+
+async def _read_stacks(pod: PodFacts, url: str, found: _Found) -> None:
+    """Read the stacks of a pod's program; without them, the rest is kept."""
+    try:
+        found.stacks[pod.uid] = await read_stacks(url)
+    except NoStacks as error:
+        found.missing.append(f"stacks of {pod.name}: {error}")
 
 
 async def _end_of(lines: AsyncIterator[LogLine]) -> Sequence[str]:

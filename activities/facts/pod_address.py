@@ -28,5 +28,11 @@ def own_address(pod: Mapping[str, Any]) -> str:
     return str(found)
 
 
+def pod_url(address: str, port: int, path: str) -> str:
+    """Return the URL of a path at a pod's own address."""
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{port}{path}"
+
+
 def _addresses(entries: Any) -> Iterator[str]:
     return (str(one.get("ip") or "") for one in mappings(entries))

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from yarl import URL
 
 from holdfast import names
-from holdfast.activities.facts.pod_address import own_address
+from holdfast.activities.facts.pod_address import own_address, pod_url
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.site.site import Site
@@ -126,8 +126,8 @@ async def asked(rules: Progress, pods: list[RunningPod]) -> list[PodStep]:
 
 
 async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod) -> Step | None:
-    host = f"[{pod.address}]" if ":" in pod.address else pod.address
-    url = URL(f"http://{host}:{rules.port}{rules.path}", encoded=True)
+    assert rules.port is not None
+    url = URL(pod_url(pod.address, rules.port, rules.path), encoded=True)
     headers, uid = {"User-Agent": "holdfast-progress"}, pod.facts.uid
     async with session.get(url, allow_redirects=False, headers=headers, trace_request_ctx=uid) as response:
         if response.status != 200:

@@ -56,7 +56,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.spec.mount import readers
     from holdfast.policy.attempt.barrier import grace_left as barrier_grace_left
     from holdfast.policy.attempt.checkpoint import checkpoint_request
-    from holdfast.policy.attempt.evidence import evidence_of
+    from holdfast.policy.attempt.evidence import evidence_of, stacks_of
     from holdfast.policy.attempt.health import copy_grace_left, grace_left, timings
     from holdfast.policy.attempt.order import awaited
     from holdfast.policy.failures.avoided_nodes import leaves_marked
@@ -494,6 +494,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 ),
                 follows=None if forced else asking(spec, state, target),
                 evidence_of=None if forced else evidence_of(state),
+                stacks=None if forced else stacks_of(spec, state),
             )
             # It may last longer than `until`: a removal that began late still gives its pods their full grace.
             longest = max(until - now, timedelta(0)) + grace + timedelta(minutes=5)

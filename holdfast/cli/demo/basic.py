@@ -14,6 +14,7 @@ import typer
 
 from holdfast.cli.common.options import EXIT_FAILED, EXIT_UNREACHABLE
 from holdfast.cli.demo import elastic as demo_elastic
+from holdfast.cli.demo import progress as demo_progress
 from holdfast.cli.demo.setup import NAMESPACE, enabled, indented, named, say, worker
 from holdfast.errors import HoldfastError, WorkloadNotFound
 
@@ -31,16 +32,23 @@ def demo(
     elastic: Annotated[
         bool, typer.Option("--elastic", help="Elastic training in real containers instead. Needs root, on Linux.")
     ] = False,
+    progress: Annotated[
+        bool,
+        typer.Option("--progress", help="A training that hangs, in a real container, instead. Needs root, on Linux."),
+    ] = False,
 ) -> None:
     """See it work: a real Temporal and Kubernetes on this machine, a workload, a failure, and its recovery."""
+    if elastic and progress:
+        raise typer.BadParameter("is another demo than --elastic: expected one of them", param_hint="--progress")
+
     from holdfast.cli.demo.dev import ProgressLines
     from holdfast.local import Stack, StackError
 
-    progress = ProgressLines()
+    lines = ProgressLines()
     say(f"1. A real Temporal and a real Kubernetes on this machine (stack {name})")
     try:
-        stack = Stack.up(name, progress=progress, real_node=True if elastic else None, encrypted=True)
-        progress.end()
+        stack = Stack.up(name, progress=lines, real_node=True if elastic or progress else None, encrypted=True)
+        lines.end()
         if stack.state.given_kubeconfig:
             raise HoldfastError(
                 f"stack {name} uses a cluster that was given, where no failure can be injected: "
@@ -52,9 +60,12 @@ def demo(
             f"   Temporal UI {stack.temporal_ui}, which decrypts what Temporal stores"
         )
         os.environ.update({key: value for key, value in stack.environment.items() if key.startswith("HOLDFAST_CODEC_")})
-        healed = demo_elastic.elastic(stack, keep) if elastic else _on(stack, keep)
+        if elastic:
+            healed = demo_elastic.elastic(stack, keep)
+        else:
+            healed = demo_progress.progress(stack, keep, lines) if progress else _on(stack, keep)
     except StackError as error:
-        progress.end()
+        lines.end()
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
     if not healed:

@@ -24,14 +24,17 @@ FIRST_NAMESPACE: Final = "default"
 _READY: Final = 60.0
 
 
-async def enabled(stack: Stack) -> None:
-    """Enable the demo's namespace and the first one with the administrator's rights: the worker may not do that."""
+async def enabled(stack: Stack, *, evidence: bool = False) -> None:
+    """Enable the demo's namespace and the first one with the administrator's rights: the worker may not do that.
+
+    With `evidence`, the demo's namespace also lets its logs be kept.
+    """
     from holdfast.cli.common.kubernetes import reached
     from holdfast.worker.cleanup.namespace import enable
 
     async with reached(str(stack.kubeconfig), None) as kube:
         for namespace in (FIRST_NAMESPACE, NAMESPACE):
-            await enable(kube, namespace)
+            await enable(kube, namespace, logs=evidence and namespace == NAMESPACE)
 
 
 @contextmanager

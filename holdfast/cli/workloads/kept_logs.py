@@ -25,7 +25,7 @@ class Kept(NamedTuple):
     remarks: tuple[str, ...]
     """How each container ended, its termination message, and what is missing."""
     lines: tuple[str, ...]
-    """Lines of logs, each after its pod."""
+    """Lines of logs and stacks, each after its pod."""
 
 
 class Whose(NamedTuple):
@@ -141,7 +141,7 @@ def kept_logs(
         pod: only of the pod of this name; empty: of all.
         container: only of containers of this name; None: of all.
         previous: of each container's instance before its last restart.
-        tail: at most so many lines from the end of each log; None: all that were kept.
+        tail: at most so many lines from the end of each log, and of no stacks; None: all that were kept.
 
     Raises:
         HoldfastError: if there is no such pod or container.
@@ -162,6 +162,8 @@ def kept_logs(
                 remarks += [f"{prefix}: {text}" for text in _end(state)]
                 log = _log(document, one, each, previous=previous)
                 lines += [f"{prefix}: {line}" for line in (log[-tail:] if tail else log if tail is None else [])]
+        if container is None and not previous:
+            lines += [f"{one.get('name')}: {line}" for line in _stacks(document, one)]
     remarks += [f"not kept: {one}" for one in map(str, sequence(document.get("missing")))]
     return Kept(tuple(map(plain, remarks)), tuple(lines))
 
@@ -172,6 +174,13 @@ def _end(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"exit code {state.get('exitCode')} ({state.get('reason')}) at {state.get('finishedAt')}"
         if state.get("message"):
             yield f"termination message: {str(state['message']).strip()}"
+
+
+def _stacks(document: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
+    """Return the stacks of a pod's program, below a title."""
+    told = [one for one in mappings(document.get("stacks")) if one.get("uid") == pod.get("uid")]
+    lines = [str(line) for one in told for line in sequence(one.get("lines"))]
+    return ["stacks of its program, before its pod was deleted:", *lines] if lines else []
 
 
 def _log(

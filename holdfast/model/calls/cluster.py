@@ -48,6 +48,7 @@ from holdfast.model.calls.plan import (
     object_name,
     planned,
 )
+from holdfast.model.life.evidence import StacksRequest
 from holdfast.model.life.state import PromisedRestart
 from holdfast.model.observation import Asked
 from holdfast.model.packed import PackedPayload
@@ -526,6 +527,8 @@ class RemoveInput(Payload):
     evidence_of: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda value: value is None)] = None
     """The pods whose evidence a graceful removal keeps before it deletes anything, those that decided first, then
     others; None: it keeps none (row P3)."""
+    stacks: Annotated[StacksRequest | None, Field(exclude_if=lambda value: value is None)] = None
+    """Which of these pods are asked for the stacks of their programs; None: none."""
 
 
 class Removed(Payload):

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from holdfast.model.observation import Payload
+
+
+class StacksRequest(Payload):
+    """Where pods tell the stacks of their programs: over HTTP, where they tell their steps."""
+
+    port: int
+    components: tuple[str, ...] = ()
+    """Whose pods are asked; empty: those of all components."""
 
 
 class Evidence(Payload):
@@ -20,6 +30,8 @@ class Evidence(Payload):
     """How many pods it tells of."""
     logs: int = Field(default=0, ge=0)
     """How many logs it contains, each of one instance of a container."""
+    stacks: Annotated[int, Field(ge=0, exclude_if=lambda value: value == 0)] = 0
+    """How many pods have told the stacks of their program."""
     problem: str = ""
     """A message about what could not be taken or kept; empty: nothing is missing."""
 
@@ -29,5 +41,6 @@ class Evidence(Payload):
             return f"no evidence is kept: {self.problem}"
         pods = f"{self.pods} pod{'' if self.pods == 1 else 's'}"
         logs = f"{self.logs} log{'' if self.logs == 1 else 's'}"
-        text = f"evidence of {pods} with {logs} is kept at {self.link}"
+        stacks = f" and stacks of {self.stacks}" if self.stacks else ""
+        text = f"evidence of {pods} with {logs}{stacks} is kept at {self.link}"
         return f"{text} ({self.problem})" if self.problem else text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.model import Phase, Reason, State
+from holdfast.model import Phase, Reason, State, Workload
+from holdfast.model.life.evidence import StacksRequest
 
 PODS_MAXIMUM: Final = 8
 """Of how many pods evidence is taken: those that decided first."""
@@ -28,3 +29,14 @@ def evidence_of(state: State) -> tuple[str, ...] | None:
     failures = (*first, *((*seen.failures, *seen.stuck) if seen is not None else ()))
     pods = dict.fromkeys(one.pod for one in failures if one.attempt in {0, attempt.number})
     return tuple(name for name in pods if name)[:PODS_MAXIMUM]
+
+
+def stacks_of(spec: Workload, state: State) -> StacksRequest | None:
+    """Return which pods a removal that keeps evidence asks for the stacks of their programs; None: none.
+
+    The failure need not be a stall: a program that waits for one that has failed shows where it waits.
+    """
+    progress = spec.progress
+    if progress is None or progress.port is None or evidence_of(state) is None:
+        return None
+    return StacksRequest(port=progress.port, components=progress.components)

@@ -94,11 +94,11 @@ def test_P3_a_nodes_conditions_are_told() -> None:
     assert told == {"name": "node-7", "conditions": [condition]}
 
 
-def whole() -> dict[str, Any]:
+def whole(stacks: dict[str, list[str]] | None = None) -> dict[str, Any]:
     pods = [pod_evidence(pod(RESTARTED, {"name": "side", "state": {"running": {}}})), pod_evidence(pod(name="other"))]
     first, last = (LogWanted("train-0", "uid-of-train-0", "main", previous) for previous in (True, False))
     logs = {first: ["t1 one"], last: ["t2 two", "t3 three"]}
-    return json.loads(document({"attempt": 1}, pods, [], logs, ["node node-7: is gone"]))
+    return json.loads(document({"attempt": 1}, pods, [], logs, stacks or {}, ["node node-7: is gone"]))
 
 
 def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
@@ -113,6 +113,18 @@ def test_P3_kept_logs_read_as_those_of_a_pod_that_is_there() -> None:
     assert kept_logs(whole(), tail=1).lines == ("train-0/main: three",)
     assert kept_logs(whole(), tail=0).lines == ()
     assert kept_logs(whole(), container="side").lines == ()
+
+
+def test_P3_stacks_follow_the_logs_of_their_pod() -> None:
+    told = whole({"uid-of-train-0": ["Current thread 0x1:", '  File "train.py", line 7 in wait'], "gone": ["x"]})
+    assert kept_logs(told).lines[2:] == (
+        "train-0: stacks of its program, before its pod was deleted:",
+        "train-0: Current thread 0x1:",
+        'train-0:   File "train.py", line 7 in wait',
+    )
+    assert len(kept_logs(told, tail=0).lines) == 3, "a tail is one of logs"
+    assert len(kept_logs(told, container="side").lines) == 0
+    assert kept_logs(told, previous=True).lines == ("train-0/main: one",)
 
 
 async def test_P3_another_workloads_document_is_not_read() -> None:
@@ -168,10 +180,10 @@ async def test_P3_the_workloads_own_cluster_says_who_may_read() -> None:
     ("enabled", "annotation", "reads", "missing"),
     [
         ("true", "true", True, []),
-        ("true", None, False, ["logs: the worker may not read them"]),
-        ("true", "yes", False, ["logs: the worker may not read them"]),
-        ("false", "true", False, ["logs: the worker may not read them"]),
-        (None, None, False, ["logs: whether they may be kept is not known: no"]),
+        ("true", None, False, ["logs and stacks: the worker may not read them"]),
+        ("true", "yes", False, ["logs and stacks: the worker may not read them"]),
+        ("false", "true", False, ["logs and stacks: the worker may not read them"]),
+        (None, None, False, ["logs and stacks: whether they may be kept is not known: no"]),
     ],
 )
 async def test_P3_logs_are_read_where_the_namespace_says_so(
@@ -197,7 +209,7 @@ async def test_P3_logs_are_read_where_the_namespace_says_so(
         read.append(wanted.container)
 
     monkeypatch.setattr(take, "_read_log", read_log)
-    given = SimpleNamespace(target=SimpleNamespace(namespace="team", workload_uid="w"), attempt=1)
+    given = SimpleNamespace(target=SimpleNamespace(namespace="team", workload_uid="w"), attempt=1, stacks=None)
     site, found = SimpleNamespace(kube=Space(), gathered=SimpleNamespace(of=of)), take._Found()
     await take._read(cast("Any", site), cast("Any", given), (), found)
     assert bool(read) is reads
@@ -233,6 +245,8 @@ def test_P3_a_pod_or_container_without_evidence_is_refused() -> None:
 
 
 def test_P3_a_message_cannot_move_a_terminals_cursor() -> None:
-    told = json.loads(document({}, [pod_evidence(pod({"name": "m", "state": ended(1, "\x1b[2J\nreset")}))], [], {}, []))
+    told = json.loads(
+        document({}, [pod_evidence(pod({"name": "m", "state": ended(1, "\x1b[2J\nreset")}))], [], {}, {}, [])
+    )
     assert "\x1b" not in "".join(kept_logs(told).remarks)
     assert "\n" not in "".join(kept_logs(told).remarks)

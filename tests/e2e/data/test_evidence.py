@@ -25,7 +25,7 @@ from tests.e2e.ground.held import open_real
 from tests.e2e.ground.site import Site, appwrapper, open_site, until
 from tests.e2e.ground.space import Space
 from tests.e2e.status.test_logs import pod
-from tests.store import BUCKET, REGION, Store
+from tests.store import BUCKET, Store
 
 pytestmark = [
     pytest.mark.e2e,
@@ -51,13 +51,7 @@ class Ground:
     @property
     def environment(self) -> dict[str, str]:
         """What the worker, and who reads evidence, is told of the store."""
-        given = {
-            "HOLDFAST_DATA_ENDPOINT": self.store.endpoint,
-            "HOLDFAST_DATA_REGION": REGION,
-            "HOLDFAST_DATA_ALLOW_HTTP": "true",
-            "HOLDFAST_DATA_CREDENTIALS_FILE": str(self.store.credentials),
-        }
-        return given | ({names.ENV_CODEC_KEYS: str(self.keys)} if self.keys is not None else {})
+        return dict(self.store.environment) | ({names.ENV_CODEC_KEYS: str(self.keys)} if self.keys is not None else {})
 
     async def run(self, *arguments: str, **changes: str) -> tuple[int, str, str]:
         """Run a command; return its exit code, what it printed, and its remarks on one line."""

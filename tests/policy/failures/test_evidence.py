@@ -6,9 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import Evidence, Failure, FailureClass, OperationKind, Phase, Reason, Scope, State
+from holdfast.model import (
+    Evidence,
+    Failure,
+    FailureClass,
+    OperationKind,
+    Phase,
+    Progress,
+    ProgressSource,
+    Reason,
+    Scope,
+    State,
+)
 from holdfast.model.calls.cluster import Removed
-from holdfast.policy.attempt.evidence import PODS_MAXIMUM, evidence_of
+from holdfast.model.life.evidence import StacksRequest
+from holdfast.policy.attempt.evidence import PODS_MAXIMUM, evidence_of, stacks_of
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Suspended
@@ -55,6 +67,24 @@ def test_P3_what_a_person_ends_keeps_no_evidence(wish: Cancelled | Suspended):
     assert life.state.operation is not None
     assert life.state.operation.kind is OperationKind.REMOVE
     assert evidence_of(life.state) is None
+
+
+def test_P3_stacks_are_asked_where_steps_are_told_over_http_whatever_has_failed():
+    life = failing()
+    over_http = Progress(source=ProgressSource.HTTP, port=9470, components=("main",))
+    told = edit(life.spec, progress=over_http)
+    assert stacks_of(told, life.state) == StacksRequest(port=9470, components=("main",))
+    assert stacks_of(life.spec, life.state) is None
+    assert stacks_of(edit(life.spec, progress=Progress()), life.state) is None, "no endpoint could be asked"
+    cancelled = Life(hold=set(REMOVALS)).runs().tell(Cancelled("enough"))
+    assert stacks_of(told, cancelled.state) is None
+
+
+def test_P3_the_sentence_tells_of_stacks():
+    assert (
+        edit(KEPT, stacks=1).sentence()
+        == "evidence of 2 pods with 3 logs and stacks of 1 is kept at s3://kept/attempt-1"
+    )
 
 
 def test_P3_an_attempt_that_ended_well_keeps_no_evidence():

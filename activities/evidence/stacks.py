@@ -1,0 +1,61 @@
+"""Asks running pods for the stacks of their programs, where they tell their steps over HTTP (row P3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import aiohttp
+from yarl import URL
+
+from holdfast.activities.facts.pod_address import own_address, pod_url
+from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
+from holdfast.model.life.evidence import StacksRequest
+from holdfast.progress import STACKS_MAXIMUM, STACKS_PATH
+
+TIMEOUT: Final = 4.0
+"""Seconds that a pod has to answer: `holdfast.progress` waits 2 s for its program."""
+
+
+class NoStacks(Exception):
+    """A pod tells no stacks; the text says why."""
+
+
+def asked_for_stacks(request: StacksRequest | None, pods: Iterable[Mapping[str, Any]]) -> list[tuple[PodFacts, str]]:
+    """Return the URLs of the pods that can be asked: those that run, and have an address of their own. Pure."""
+    if request is None:
+        return []
+    found = [(pod_facts(raw), own_address(raw)) for raw in pods]
+    return [
+        (pod, pod_url(address, request.port, STACKS_PATH))
+        for pod, address in found
+        if address and pod.state is PodState.RUNNING and (not request.components or pod.component in request.components)
+    ]
+
+
+async def read_stacks(url: str) -> tuple[str, ...]:
+    """Return the lines of the stacks that a pod tells, at most 64 KiB of them.
+
+    Raises:
+        NoStacks: if it does not answer in time, or tells none.
+    """
+    timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT), {"User-Agent": "holdfast-evidence"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers, auto_decompress=False) as session,
+            session.get(URL(url, encoded=True), allow_redirects=False) as response,
+        ):
+            read, parts = 0, list[bytes]()
+            while read < STACKS_MAXIMUM and (part := await response.content.read(STACKS_MAXIMUM - read)):
+                parts.append(part)
+                read += len(part)
+    except TimeoutError:
+        raise NoStacks(f"no answer within {TIMEOUT:.0f} s") from None
+    except (OSError, aiohttp.ClientError) as error:
+        raise NoStacks(str(error)) from None
+    text = b"".join(parts).decode(errors="replace")
+    if response.content_type != "text/plain" or response.status == 404:
+        raise NoStacks(f"expected text/plain at {STACKS_PATH}, as holdfast.progress answers")
+    if response.status != 200:
+        raise NoStacks(text.strip() or f"HTTP {response.status}")
+    return tuple(text.splitlines())
