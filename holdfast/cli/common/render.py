@@ -24,7 +24,7 @@ from holdfast.model import (
     Status,
     format_duration,
 )
-from holdfast.policy.sides.staging import size_of
+from holdfast.model.quantity import format_bytes
 
 _LABEL: Final = 11
 _UNVERIFIED: Final = "unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
@@ -123,7 +123,7 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
     lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
     for one in told.data:
-        text = f"{one.mount}: {one.files} files, {size_of(one.bytes)}, version {one.digest}"
+        text = f"{one.mount}: {one.files} files, {format_bytes(one.bytes)}, version {one.digest}"
         lines.append(_labelled("data", text))
     if told.claims is not None:
         lines.append(_labelled("kept", told.claims.sentence()))

@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.model.base import Time
-from holdfast.model.life.report import Condition
-from holdfast.model.life.state import Barrier, Cause, Claims, CopyRestarts, ExcludedNode
+from holdfast.model.life.data import DataSet
+from holdfast.model.life.facts import Barrier, Cause, Claims, ExcludedNode
+from holdfast.model.life.report import Condition, CopyRestarts
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
-from holdfast.model.spec.mount import DataSet
 from holdfast.model.vocabulary import Phase, Reason
 
 

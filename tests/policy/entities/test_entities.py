@@ -12,8 +12,9 @@ from holdfast import names
 from holdfast.model import Cause, Phase, Status
 from holdfast.model.entities.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphState, Item, ItemPhase
 from holdfast.model.entities.queue import Queue, QueueNews, Standing
-from holdfast.model.gang.state import Gang, GangPhase, Said
-from holdfast.model.gang.wire import CloseReason, Join, MemberState, Report
+from holdfast.model.gang.state import Gang, Said
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import Join, MemberState, Report
 from holdfast.model.vocabulary import Reason
 from holdfast.policy.entities import queue as queue_policy
 from holdfast.policy.entities import queue_rebuild
