@@ -23,10 +23,13 @@ class BudgetStatus(Payload):
     """None: no limit."""
     used: int
     """Of a budget that each member has for itself: by the member that has used most."""
+    under_way: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Restarts whose removal may have begun, and which are charged once it is known that it has (record 0086)."""
 
     def sentence(self) -> str:
-        """Say it in a few words: `restart 2 of 3`."""
-        return f"{self.name} {self.used}" + (f" of {self.limit}" if self.limit is not None else ", no limit")
+        """Say how much is used: `restart 2 of 3`, or `restart 2 of 3, 1 under way`."""
+        limit = f" of {self.limit}" if self.limit is not None else ", no limit"
+        return f"{self.name} {self.used}{limit}" + (f", {self.under_way} under way" if self.under_way else "")
 
 
 class Deadline(Payload):

@@ -101,7 +101,7 @@ def test_D2_a_person_reads_what_is_wrong_and_what_that_means() -> None:
     said = sentence(QUEUE, seen.workflow_id, judge(QUEUE, seen, NOW, PATIENCE))
     assert said == (
         "queue gpus: its workflow has failed its tasks since 02:14:09 UTC (Nondeterminism: TimerStarted); "
-        "until a worker has rebuilt it, nobody is let in"
+        "until a worker has rebuilt it, no workload is admitted"
     )
 
 
@@ -136,11 +136,11 @@ def test_D2_each_end_doubles_the_patience_up_to_an_hour() -> None:
 def test_D2_a_person_reads_of_no_rebuild_where_none_comes() -> None:
     slow = judge(QUEUE, Sight("queue/local/gpus", RUNNING, "run", failures=3), NOW, PATIENCE)
     assert sentence(QUEUE, "queue/local/gpus", slow) == (
-        "queue gpus: 3 tasks of its workflow in a row took too long; until it goes on, nobody is let in"
+        "queue gpus: 3 tasks of its workflow in a row took too long; until it goes on, no workload is admitted"
     )
     absent = judge(QUEUE, Sight("queue/local/gpus", Execution.ABSENT), NOW, PATIENCE)
     assert sentence(QUEUE, "queue/local/gpus", absent) == (
-        "queue gpus: its workflow is not there; until its document is applied again, nobody is let in"
+        "queue gpus: its workflow is not there; until its document is applied again, no workload is admitted"
     )
     assert absent.remedy == "apply its document again"
     assert "begins it anew" not in slow.remedy
