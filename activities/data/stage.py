@@ -15,8 +15,9 @@ from holdfast.activities.site.closed import unserved
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, refused
 from holdfast.model.calls.plan import DataVolume, Target
 from holdfast.model.calls.stage import Staged, StageInput
-from holdfast.model.spec.mount import DataSet, Mount
-from holdfast.policy.sides.staging import size_of
+from holdfast.model.life.data import DataSet
+from holdfast.model.quantity import format_bytes
+from holdfast.model.spec.mount import Mount
 
 AGAIN: Final = 5.0
 """Seconds between two tries of a store that is away while a creation waits for it."""
@@ -154,7 +155,7 @@ class _Staging:
                 whose = "began with" if begun_with else "asks for"
                 raise BadData(
                     f"the workload {whose} version {wanted}, which is not in the cache any more, and version {digest} "
-                    f"lies there now ({len(entries)} files, {size_of(size)})"
+                    f"lies there now ({len(entries)} files, {format_bytes(size)})"
                 )
             held = await self._held(digest, mount)
             if held is not None:
@@ -174,7 +175,7 @@ class _Staging:
 
     def _progress(self) -> str:
         fetched = self.fetched
-        return f"{fetched.files} of {fetched.of} files, {size_of(fetched.bytes)}"
+        return f"{fetched.files} of {fetched.of} files, {format_bytes(fetched.bytes)}"
 
     async def _held(self, digest: str, mount: Mount) -> DataSet | None:
         """Return a data set that is complete in the cache; it is marked as used before it is looked at."""

@@ -26,8 +26,8 @@ from bench.usage import using
 from bench.work import in_flight
 from holdfast import names
 from holdfast.model.calls.gang import GangBegin, GangEnd, RendezvousInput
-from holdfast.model.gang.orders import GangStatus
 from holdfast.model.gang.state import Gang
+from holdfast.model.gang.status import GangStatus
 from tests.e2e.ground.site import Worker, free_port, until
 
 NAME = "agents"

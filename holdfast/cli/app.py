@@ -17,11 +17,11 @@ from holdfast.cli.entities import broker, graph, node, queue
 from holdfast.cli.page import report, ui
 from holdfast.cli.submission import apply
 from holdfast.cli.workloads import (
-    cancel,
     goodput,
     listing,
     logs,
     read,
+    selected,
     simulate,
     steer,
     submit,
@@ -109,7 +109,7 @@ _SETUP = "Setting up"
 
 for group in (
     *(submit, apply, init, validate, simulate, listing, read, goodput, graph),
-    *(watch, ui, report, logs, steer, cancel),
+    *(watch, ui, report, logs, selected, steer),
 ):
     group.add_to(app, _WORKLOADS)
 app.add_typer(queue.app, name="queue", rich_help_panel=_WORKLOADS)

@@ -31,7 +31,7 @@ from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Reason, Status
-from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.status import GangStatus
 from holdfast.policy.values.edit import edit
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from holdfast.client.silence import Silence
 from holdfast.model import BudgetStatus, Explanation, Payload, Phase, Status, Time
-from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.status import GangStatus
 
 if TYPE_CHECKING:
     from holdfast.model.calls.cluster import Progress

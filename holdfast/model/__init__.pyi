@@ -12,13 +12,10 @@ from .entities.nodes import (
     OwnMarks,
 )
 from .life.evidence import Evidence
+from .life.facts import Barrier, Cause, Claims, ExcludedNode
 from .life.report import Condition, CopyRestarts, Event, Report
 from .life.state import (
     Attempt,
-    Barrier,
-    Cause,
-    Claims,
-    ExcludedNode,
     Held,
     Intent,
     Meeting,

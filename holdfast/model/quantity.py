@@ -1,4 +1,4 @@
-"""Kubernetes quantities (`500m`, `2`, `1Gi`) as whole thousandths, so that they add up without rounding."""
+"""Kubernetes quantities (`500m`, `2`, `1Gi`) as whole thousandths, which add up without rounding; sizes in bytes."""
 
 from __future__ import annotations
 
@@ -42,3 +42,13 @@ def format_quantity(thousandths: int) -> str:
         if whole and whole % 1024**power == 0:
             return f"{whole // 1024**power}{suffix}"
     return str(whole)
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes in a human-readable form: `1.5 GiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"

@@ -40,8 +40,8 @@ from holdfast.model.calls.cluster import (
     planned,
 )
 from holdfast.model.calls.stage import Staged
+from holdfast.model.life.data import DataSet
 from holdfast.model.life.state import STANDSTILL
-from holdfast.model.spec.mount import DataSet
 from holdfast.policy.attempt.health import grace_left, timings
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationEnd, OperationInterrupted

@@ -17,15 +17,8 @@ import pytest
 from aiohttp import web
 
 from holdfast import names
-from holdfast.model.gang.wire import (
-    Announcement,
-    Assignment,
-    CloseReason,
-    Coordinator,
-    Directive,
-    DirectiveKind,
-    MemberState,
-)
+from holdfast.model.gang.status import CloseReason
+from holdfast.model.gang.wire import Announcement, Assignment, Coordinator, Directive, DirectiveKind, MemberState
 from tests.agent.stage import LIMIT, Puppet, Stage, open_stage
 
 NEVER = timedelta(hours=1)

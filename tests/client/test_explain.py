@@ -23,8 +23,7 @@ from holdfast.client.connection import Place
 from holdfast.client.run import Run
 from holdfast.model import Explanation, Phase, Reason
 from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus
-from holdfast.model.gang.orders import GangStatus
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase, GangStatus
 from holdfast.model.life.status import GangSize, Status
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)

@@ -66,8 +66,8 @@ from holdfast.model.calls.gang import GangBegin
 from holdfast.model.calls.progress import Followed, FollowInput
 from holdfast.model.calls.queue import LookQueueInput, SeenQueue
 from holdfast.model.calls.stage import Staged, StageInput
+from holdfast.model.life.data import DataSet
 from holdfast.model.life.progress import StepRecord
-from holdfast.model.spec.mount import DataSet
 from holdfast.policy.loop.promise import is_repeated
 from holdfast.policy.sides.probe import silence
 from holdfast.policy.verdicts.progress import stall

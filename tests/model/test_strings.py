@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from holdfast import names
 from holdfast.model import Workload
 from holdfast.model.gang.wire import Member
-from holdfast.model.spec.mount import DataSet
+from holdfast.model.life.data import DataSet
 
 ROW = pytest.mark.row
 TEMPLATE = {

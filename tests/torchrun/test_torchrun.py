@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.gang.state import Absence, GangPhase, GangState
-from holdfast.model.gang.wire import CloseReason, MemberState
+from holdfast.model.gang.state import Absence, GangState
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import MemberState
 from tests.torchrun.fleet import PACKAGES, Fleet, fleet, pytorch
 
 pytestmark = pytest.mark.torch

@@ -21,8 +21,9 @@ from holdfast.model.calls.gang import (
     GangSize,
     RendezvousInput,
 )
-from holdfast.model.gang.orders import GangOutcome, GangStatus, Orders
-from holdfast.model.gang.state import Absence, Gang, GangEvent, GangPhase, Listening, Lost, Said
+from holdfast.model.gang.orders import GangOutcome, Orders
+from holdfast.model.gang.state import Absence, Gang, GangEvent, Listening, Lost, Said
+from holdfast.model.gang.status import GangPhase, GangStatus
 from holdfast.model.gang.wire import Directive, DirectiveKind, Join, MemberState, Report, WorkerFailure
 from holdfast.policy.rendezvous.orders import directives_of
 

@@ -24,8 +24,9 @@ with workflow.unsafe.imports_passed_through():
         RendezvousInput,
         RendezvousMemory,
     )
-    from holdfast.model.gang.orders import GangOutcome, GangStatus, Orders
-    from holdfast.model.gang.state import MEMBERS_MAXIMUM, Ended, Evicted, GangEvent, GangPhase, GangState, Resized
+    from holdfast.model.gang.orders import GangOutcome, Orders
+    from holdfast.model.gang.state import MEMBERS_MAXIMUM, Ended, Evicted, GangEvent, GangState, Resized
+    from holdfast.model.gang.status import GangPhase, GangStatus
     from holdfast.policy.rendezvous.figures import figures
     from holdfast.policy.rendezvous.orders import holders, orders
     from holdfast.policy.rendezvous.outcome import details, outcome, status

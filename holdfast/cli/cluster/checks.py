@@ -243,7 +243,7 @@ _UNSERVED: Final = {
     "wait": "nothing is removed from this cluster or looked at before a decision, and no data is staged",
     "probe": "nothing in this cluster is probed",
     "watch": "what happens in this cluster is not noticed: pods that fail or finish, nodes that are lost",
-    "admission": "no workload of it is let in, and its quota is not released",
+    "admission": "no workload of it is admitted, and its quota is not released",
 }
 """What does not happen while no worker serves a role."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from holdfast.model.gang.orders import GangStatus
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase, GangStatus
 
 _NAMED: Final = 3
 

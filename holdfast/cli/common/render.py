@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.cli.common import gang_text
 from holdfast.cli.common import silence as silent
@@ -17,14 +17,13 @@ from holdfast.model import (
     Condition,
     ConditionType,
     Deadline,
-    Explanation,
     Phase,
     PodCounts,
     Reason,
     Status,
     format_duration,
 )
-from holdfast.policy.sides.staging import size_of
+from holdfast.model.quantity import format_bytes
 
 _LABEL: Final = 11
 _UNVERIFIED: Final = "unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
@@ -101,7 +100,26 @@ def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "") -> str:
     return packed(parts, " · ")
 
 
-def phase_word(of: Status | Explanation | Summary) -> str:
+class Phased(Protocol):
+    """Anything that has been in a phase of an attempt: a status, a summary, a cause, a line of a simulation."""
+
+    @property
+    def phase(self) -> str:
+        """The phase."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt; 0 before the first."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """The reason for the phase."""
+        ...
+
+
+def phase_word(of: Phased) -> str:
     """Return the phase for people: the first start of a workload is Starting, although Kubernetes' word is Resuming."""
     first = of.phase == Phase.RESUMING and of.attempt <= 1 and of.reason != Reason.RESUMED
     return "Starting" if first else str(of.phase)
@@ -123,7 +141,7 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
     lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
     for one in told.data:
-        text = f"{one.mount}: {one.files} files, {size_of(one.bytes)}, version {one.digest}"
+        text = f"{one.mount}: {one.files} files, {format_bytes(one.bytes)}, version {one.digest}"
         lines.append(_labelled("data", text))
     if told.claims is not None:
         lines.append(_labelled("kept", told.claims.sentence()))
@@ -161,7 +179,7 @@ def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> 
         (
             each.namespace,
             each.name,
-            each.kind,
+            _kind(each.kind),
             _phase(each),
             each.reason,
             str(each.attempt),
@@ -240,6 +258,11 @@ def _clock(instant: datetime, now: datetime) -> str:
     there, here = instant.astimezone(UTC), now.astimezone(UTC)
     near = abs(there - here) < timedelta(hours=12)
     return f"{there:%H:%M:%S} UTC" if near else f"{there:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _kind(kind: str) -> str:
+    """Return the kind of a workload's document for people; plain manifests, a List in Temporal, have none."""
+    return "Manifests" if kind == "List" else kind
 
 
 def _phase(each: Summary) -> str:

@@ -17,12 +17,12 @@ def shown(told: BrokerStatus, now: datetime) -> str:
     looked = f"looked {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
     parts = [
         f"checkpoint broker of {broker.cluster}  cycle {told.cycle}, every {format_duration(broker.every)}, {looked}",
-        f"{told.message}; {told.asked_total} asked in all, at most {broker.at_once} save at once",
+        f"{told.message}; {told.asked_total} asked so far, at most {broker.at_once} at a time",
     ]
     if told.unheard:
         parts.append(f"{told.unheard} did not answer, and are asked again in the next cycle")
     text = "\n".join(parts)
     if told.asked:
         rows = [(name_of(one.workload), one.why) for one in told.asked]
-        text += "\n\n" + table(("ASKED LAST", "BECAUSE"), rows)
+        text += "\n\n" + table(("WORKLOAD", "ASKED BECAUSE"), rows)
     return text

@@ -40,7 +40,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
         ]
         parts.append(f"{cluster}: {book.total} nodes with a lease, {len(rows)} of them not healthy")
         if rows:
-            parts.append(table(("NODE", "STATE", "FOR", "BECAUSE"), rows))
+            parts.append(table(("NODE", "STATE", "FOR", "REASON"), rows))
     if told is None:
         return "\n\n".join([*parts, "no provisioner: nothing boots, wipes or powers off nodes"])
     parts.append(told.message)
@@ -49,10 +49,10 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             (str(one.number), verb_of(one.action), one.node, age(now - one.at), told.waits[one.number])
             for one in told.pending
         ]
-        parts.append(table(("NO", "PENDING", "NODE", "FOR", "BECAUSE"), pending))
+        parts.append(table(("NO", "PENDING", "NODE", "FOR", "REASON"), pending))
     if told.quarantined:
         rows = [(node, age(now - one.since), one.why) for node, one in sorted(told.quarantined.items())]
-        parts.append(table(("QUARANTINE", "FOR", "BECAUSE"), rows))
+        parts.append(table(("QUARANTINE", "FOR", "REASON"), rows))
     if told.outcomes:
         ended = [
             (str(one.number), verb_of(one.action), one.node, str(one.result), age(now - one.ended_at), one.said)

@@ -13,21 +13,21 @@ from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus, StopPol
 def shown(told: QueueStatus, now: datetime) -> str:
     """Describe the status of one queue."""
     queue = told.queue
-    head = f"{queue.name}  {told.admitted} let in, {told.waiting} wait  ({_manner(queue)}, cycle {told.cycle})"
+    head = f"{queue.name}  {told.admitted} admitted, {told.waiting} waiting  ({_manner(queue)}, cycle {told.cycle})"
     parts = [f"{head}\n{told.message}"]
     if told.used:
-        rows = [(key, used, queue.quota.get(key, "not bounded")) for key, used in told.used.items()]
-        parts.append(table(("RESOURCE", "TAKEN", "QUOTA"), rows))
+        rows = [(key, used, queue.quota.get(key, "no limit")) for key, used in told.used.items()]
+        parts.append(table(("RESOURCE", "USED", "QUOTA"), rows))
     waiting = [one for one in told.lines if not one.admitted]
     held = [one for one in told.lines if one.admitted]
     if waiting:
         rows = [(str(one.position), _name(one), *_common(one, now), one.why) for one in waiting]
         parts.append(
-            table(("NEXT", "WAITS", "PRIORITY", "AGE", "ASKS FOR", "BECAUSE"), rows) + _more(told.waiting, rows)
+            table(("POSITION", "WAITING", "PRIORITY", "AGE", "REQUESTS", "REASON"), rows) + _more(told.waiting, rows)
         )
     if held:
         rows = [(_name(one), *_common(one, now), one.why) for one in held]
-        parts.append(table(("LET IN", "PRIORITY", "AGE", "HOLDS", "SINCE"), rows) + _more(told.admitted, rows))
+        parts.append(table(("ADMITTED", "PRIORITY", "AGE", "REQUESTS", "REASON"), rows) + _more(told.admitted, rows))
     return "\n\n".join(parts)
 
 
@@ -40,7 +40,7 @@ def listed(told: Sequence[QueueStatus], silent: Mapping[str, str] = {}) -> str:
         for one in told
     ]
     rows += [(name, "?", "?", "", "", f"does not answer: {why}") for name, why in silent.items()]
-    return table(("QUEUE", "LET IN", "WAIT", "TAKEN OF QUOTA", "STRATEGY", "STANDS"), rows)
+    return table(("QUEUE", "ADMITTED", "WAITING", "USED OF QUOTA", "STRATEGY", "STATUS"), rows)
 
 
 def _quota(told: QueueStatus) -> str:

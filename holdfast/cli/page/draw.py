@@ -13,8 +13,7 @@ from typing import Final
 from holdfast.cli.common.render import age
 from holdfast.cli.page.timeline import Due, Span, Timeline
 from holdfast.model import Phase, Reason
-from holdfast.model.gang.orders import GangStatus
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase, GangStatus
 from holdfast.model.life.history import PastAttempt
 
 ROWS_DRAWN: Final = 40

@@ -17,7 +17,7 @@ from holdfast.cli.page.draw import drawing_of, gang_cells, ledger_bar
 from holdfast.cli.page.timeline import Timeline
 from holdfast.cli.workloads.history_text import instant
 from holdfast.model import Explanation
-from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.status import GangStatus
 from holdfast.model.words import printable
 from holdfast.policy.nodes.provisioner import verb_of
 

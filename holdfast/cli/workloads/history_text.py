@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
 from holdfast.model import BudgetStatus, format_duration
 from holdfast.model.life.history import History
@@ -16,7 +17,7 @@ from holdfast.past.other import Comparison
 def history(life: History) -> str:
     """List the causes, oldest first, with gaps where causes are unknown; then the workload's state, and notes."""
     rows = [
-        (cause.number, (instant(cause.time), str(cause.attempt), cause.phase.value, cause.reason.value, cause.message))
+        (cause.number, (instant(cause.time), str(cause.attempt), phase_word(cause), cause.reason.value, cause.message))
         for cause in life.causes
     ]
     rows += [

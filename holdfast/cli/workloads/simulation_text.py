@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
-from holdfast.model import BudgetStatus, format_duration
+from holdfast.model import format_duration
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
@@ -17,7 +18,7 @@ def simulation_text(simulation: Simulation) -> str:
     """Return the whole simulation as text."""
     rows = [_row(entry) for entry in simulation.entries]
     head = f"{simulation.workload} under profile {simulation.profile}: {_LEGEND}"
-    lines = [head, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET LEFT", "", "WHAT"), rows), ""]
+    lines = [head, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET USED", "", "WHAT"), rows), ""]
     if simulation.truncated:
         lines += [f"broken off after {len(rows)} lines: end it sooner with --until", ""]
     if simulation.left_out:
@@ -31,14 +32,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
         text = f"until {_at(entry.until)}: {text}"
     elif entry.reason and entry.reason not in text:
         text = f"{text} ({entry.reason})"
-    left = ", ".join(_left(one) for one in entry.budgets)
-    return (_at(entry.at), entry.phase.value, str(entry.attempt or "-"), left, _MARKS[entry.kind], text)
-
-
-def _left(budget: BudgetStatus) -> str:
-    if budget.limit is None:
-        return f"{budget.name}: no limit"
-    return f"{budget.name} {max(0, budget.limit - budget.used)} of {budget.limit}"
+    used = ", ".join(budget.sentence() for budget in entry.budgets)
+    return (_at(entry.at), phase_word(entry), str(entry.attempt or "-"), used, _MARKS[entry.kind], text)
 
 
 def _at(span: timedelta) -> str:
@@ -55,7 +50,7 @@ def _summary(summary: Summary) -> list[str]:
         ("end", f"{_at(summary.ended_at)}, {end}"),
         ("attempts", str(summary.attempts)),
         ("restarts", charged),
-        ("budgets", ", ".join(_left(one) for one in summary.budgets) + " left" if summary.budgets else "none"),
+        ("budgets", ", ".join(one.sentence() for one in summary.budgets) + " used" if summary.budgets else "none"),
         ("running", format_duration(summary.running)),
         ("time lost", _lost(summary)),
     ]

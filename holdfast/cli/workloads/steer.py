@@ -1,4 +1,4 @@
-"""Commands that change what workloads do: suspend, resume, checkpoint, retry, extend, resize them."""
+"""Commands that change what named workloads do: checkpoint, retry, extend, resize them; and how a request is sent."""
 
 from __future__ import annotations
 
@@ -50,34 +50,6 @@ class Wish:
     reason: Reason = ""
     wait: Wait = False
     timeout: Timeout = None
-
-
-def suspend(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Remove workloads from the cluster until proven gone, and keep them for `resume`."""
-    steer("suspend", named_by(names, wish.namespace), wish, place, output)
-
-
-def resume(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
-    """Put suspended or preempted workloads back."""
-    steer("resume", named_by(names, wish.namespace), wish, place, output)
-
-
-def preempt(
-    names: Names,
-    wish: Wish,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            "--within",
-            help="Wait so long for its checkpoint, not as long as it says; 0s: not at all.",
-            show_default=False,
-        ),
-    ] = None,
-    place: Place = HERE,
-    output: Format = Output.TABLE,
-) -> None:
-    """Make room for other workloads: save their state, then suspend them. Not a failure; charges no budget."""
-    steer("preempt", named_by(names, wish.namespace), wish, place, output, within=_seconds(within, "--within"))
 
 
 def checkpoint(names: Names, wish: Wish, place: Place = HERE, output: Format = Output.TABLE) -> None:
@@ -169,9 +141,6 @@ def _size(text: str) -> tuple[int | None, int]:
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's commands."""
     commands: tuple[Callable[..., None], ...] = (
-        suspend,
-        resume,
-        preempt,
         checkpoint,
         retry,
         extend,
@@ -203,8 +172,8 @@ def steer(
         within: Seconds for the checkpoint before a preemption.
         uids: The submissions that are meant, if not whichever has the name.
     """
-    seconds = _seconds(wish.timeout, "--timeout")
-    if seconds is not None and not wish.wait:
+    limit = seconds(wish.timeout, "--timeout")
+    if limit is not None and not wish.wait:
         raise typer.BadParameter("is for --wait", param_hint="--timeout")
     waiting: dict[Chosen, Run] = {}
     done: list[Chosen] = []
@@ -221,7 +190,7 @@ def steer(
                 showing.append(asyncio.create_task(progress.show(line, waiting, done, verb, len(named))))
 
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(limit):
                 return await _ask(replace(run, taken=taken), verb, wish.reason, wish.wait, within)
         except TimeoutError:
             raise await _late(run, verb, str(wish.timeout), taken=target in waiting) from None
@@ -283,7 +252,8 @@ async def _ask(run: Run, verb: str, reason: str, wait: bool, within: float | Non
     return await verbs[verb](reason, wait=wait)
 
 
-def _seconds(timeout: str | None, option: str) -> float | None:
+def seconds(timeout: str | None, option: str) -> float | None:
+    """Return a duration that an option gives, in seconds; None if it is not given."""
     if timeout is None:
         return None
     from holdfast.model import parse_duration

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from holdfast.model import Payload
 from holdfast.model.calls.plan import Target
-from holdfast.model.spec.mount import DataSet, Mount
+from holdfast.model.life.data import DataSet
+from holdfast.model.spec.mount import Mount
 
 
 class StageInput(Payload):

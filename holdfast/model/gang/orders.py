@@ -8,8 +8,9 @@ from enum import StrEnum
 from pydantic import Field
 
 from holdfast.model.base import Time
-from holdfast.model.gang.state import Absence, GangPhase
-from holdfast.model.gang.wire import CloseReason, Coordinator, DirectiveKind, WorkerFailure
+from holdfast.model.gang.state import Absence
+from holdfast.model.gang.status import CloseReason, GangPhase, RoleFigures
+from holdfast.model.gang.wire import Coordinator, DirectiveKind, WorkerFailure
 from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
 
@@ -43,15 +44,6 @@ class Told(Payload):
     exit_code: int = 0
     why: str = ""
     deadline: Time | None = None
-
-
-class RoleFigures(Payload):
-    """The metrics of the members of one role (row T14)."""
-
-    remaining_restarts: int
-    """The remaining restarts of the member that has the fewest."""
-    flakiness: int
-    """The share of its tries, in percent, that the flakiest member has used up; 100 if the gang has failed."""
 
 
 class Orders(PackedPayload):
@@ -114,39 +106,3 @@ class GangOutcome(Payload):
     """The restarts charged to that member before."""
     failure: WorkerFailure | None = None
     """How its first worker failed."""
-
-
-class GangStatus(Payload):
-    """The status of a gang, for people and their tools; answer of the query `status`."""
-
-    workload_uid: str
-    attempt: int
-    phase: GangPhase
-    round: int
-    min: int
-    max: int
-    present: int
-    """The number of present members, in the round or not."""
-    participants: int
-    """The number of members of which the last round was formed."""
-    waiting: tuple[str, ...] = ()
-    """Members without a place, by arrival; at most 20."""
-    absent: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """Why members are absent, by name; at most 20."""
-    charged: Mapping[str, int] = Field(default_factory=dict[str, int])
-    """Restarts used, by member, the most first; at most 20."""
-    rounds: int = 0
-    """The number of rounds begun within the window, if rounds are bounded."""
-    since: Time
-    """When this phase began."""
-    due: Time | None = None
-    next: str = ""
-    """What happens at that time."""
-    why: str = ""
-    """What ended the last round, or the gang."""
-    closed: CloseReason | None = None
-    roles: Mapping[str, RoleFigures] = Field(default_factory=dict[str, RoleFigures])
-    ended: str | None = None
-    """torchelastic's name for how it ended (row T14): `run_success_no_retries` and the like."""
-    hub: int = 0
-    """How many hubs have served it so far; 0: none yet."""

@@ -10,7 +10,8 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from holdfast.model.base import Duration, Model, Time, format_duration
-from holdfast.model.gang.wire import CloseReason, Join, MemberState, Report
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import Join, MemberState, Report
 from holdfast.model.observation import Payload
 
 MEMBERS_MAXIMUM: Final = 4096
@@ -68,17 +69,6 @@ class Gang(Model):
     def keep_alive(self) -> timedelta:
         """How long a member may be silent before it is lost."""
         return self.heartbeat * self.keep_alive_attempts
-
-
-class GangPhase(StrEnum):
-    """The phase of a rendezvous."""
-
-    FORMING = "Forming"
-    """Members gather for the next round."""
-    RUNNING = "Running"
-    FINISHING = "Finishing"
-    """One member has succeeded; no further round begins (rows T2, T10)."""
-    CLOSED = "Closed"
 
 
 class Absence(StrEnum):

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from holdfast import names
 from holdfast.model.base import Duration, Time
+from holdfast.model.gang.status import CloseReason
 from holdfast.model.observation import Payload
 
 PROTOCOL: Final = 1
@@ -190,22 +191,6 @@ class DirectiveKind(StrEnum):
     """Stop the workers and end: the agent is no longer a member, while the gang goes on."""
     FINISH = "Finish"
     """Stop what still runs and end: the rendezvous is closed."""
-
-
-class CloseReason(StrEnum):
-    """Why a rendezvous is closed; the names are torchelastic's where it has them."""
-
-    SUCCEEDED = "succeeded"
-    RESTARTS_EXHAUSTED = "max_restarts_exhausted"
-    EXIT_BARRIER_TIMEOUT = "exit_barrier_timeout"
-    JOIN_TIMEOUT = "join_timeout"
-    ROUNDS_EXHAUSTED = "max_rounds_exhausted"
-    MEMBER_LOST = "member_lost"
-    """No new round can replace a lost member: the workload's own budget decides (row T9)."""
-    MEMBER_FAILED = "member_failed"
-    """A member failed after another had succeeded: then no new round begins (row T10)."""
-    ENDED = "ended"
-    """The workload's attempt ends for its own reasons."""
 
 
 class Directive(Payload):

@@ -12,7 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from holdfast import names
 from holdfast.model.base import Model, Time
 from holdfast.model.life.evidence import Evidence
-from holdfast.model.life.state import Cause
+from holdfast.model.life.facts import Cause
 from holdfast.model.life.status import BudgetStatus
 from holdfast.model.observation import Failure
 from holdfast.model.schema import untitled

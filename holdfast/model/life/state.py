@@ -12,13 +12,14 @@ from holdfast.model.base import Duration, Time
 from holdfast.model.entities.graph import GraphNews
 from holdfast.model.entities.queue import Turn
 from holdfast.model.gang.state import Gang
+from holdfast.model.life.data import Staging
 from holdfast.model.life.evidence import Evidence
+from holdfast.model.life.facts import Barrier, Cause, Claims, ExcludedNode
 from holdfast.model.life.progress import Fall, StepRecord
 from holdfast.model.life.report import CopyRestarts, Report
 from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
 from holdfast.model.spec.component import PodSet
-from holdfast.model.spec.mount import Staging
 from holdfast.model.spec.policy import Limits, Policy
 from holdfast.model.vocabulary import Parking, Phase, Reason
 from holdfast.model.words import Outside
@@ -53,19 +54,6 @@ class ObjectRef(Payload):
     """How many copies named `<name>-<index>` were made; None for one object."""
 
 
-class Claims(Payload):
-    """Claims that still existed once an attempt was gone: the next one mounts them (row D25)."""
-
-    names: tuple[str, ...] = ()
-    """The first 16 by name."""
-    total: int = 0
-
-    def sentence(self) -> str:
-        """Name them: `2 PersistentVolumeClaims (data-web-0, data-web-1)`."""
-        more = f" and {self.total - len(self.names)} more" if self.total > len(self.names) else ""
-        return f"{self.total} PersistentVolumeClaim{'s' if self.total != 1 else ''} ({', '.join(self.names)}{more})"
-
-
 class Remnant(Payload):
     """An object that still exists although it must go, and what holds it."""
 
@@ -85,19 +73,6 @@ class Remnant(Payload):
         return f"{self.kind} {self.name}" + (f" ({', '.join(notes)})" if notes else "")
 
 
-class ExcludedNode(Payload):
-    """A node that a workload avoids, why, and for how long (rows A17, U9)."""
-
-    name: str
-    since: Time
-    until: Time
-    why: str = ""
-    required: bool = False
-    """Whether it is not chosen even if no other node has room."""
-    marked: bool = False
-    """Whether it is avoided because an observer of nodes reported it, and not because of the workload's failures."""
-
-
 class Meeting(Payload):
     """The state between an attempt's gang and its rendezvous, as the workload knows it (rows T1 to T14)."""
 
@@ -109,22 +84,6 @@ class Meeting(Payload):
     """Whether its rendezvous was told that the attempt ends."""
     succeeded: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """A message, once all of its members have succeeded."""
-
-
-class Barrier(Payload):
-    """The barrier at which the pods of an attempt wait until all of them are there (row J24)."""
-
-    attempt: int
-    """The in-place restart attempt: how often the workload was restarted when its pods were last asked to begin."""
-    since: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
-    """Since when its pods are brought to the barrier; None once it is lifted."""
-    until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
-    """When the attempt is recreated, if its pods are not at the barrier by then; None unless it restarts in place."""
-
-    @property
-    def is_lifted(self) -> bool:
-        """Whether all its pods were at the barrier, and their programs were allowed to start."""
-        return self.since is None
 
 
 class Attempt(Payload):
@@ -257,16 +216,6 @@ class Attempt(Payload):
     def submission(self) -> str:
         """The name of its submission for people; its id is the uid of the attempt's owner (row S12)."""
         return f"submission {self.owner_uid}" if self.owner_uid else "its submission"
-
-
-class Cause(Payload):
-    """An event that decided something, kept for users who ask why."""
-
-    time: Time
-    attempt: int
-    phase: Phase
-    reason: Reason
-    message: str
 
 
 class Intent(Payload):

@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.model.base import Time
-from holdfast.model.life.report import Condition
-from holdfast.model.life.state import Barrier, Cause, Claims, CopyRestarts, ExcludedNode
+from holdfast.model.life.data import DataSet
+from holdfast.model.life.facts import Barrier, Cause, Claims, ExcludedNode
+from holdfast.model.life.report import Condition, CopyRestarts
 from holdfast.model.observation import CopyCounts, Failure, Payload, PodCounts, Waiting
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
-from holdfast.model.spec.mount import DataSet
 from holdfast.model.vocabulary import Phase, Reason
 
 
@@ -23,10 +23,13 @@ class BudgetStatus(Payload):
     """None: no limit."""
     used: int
     """Of a budget that each member has for itself: by the member that has used most."""
+    under_way: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Restarts whose removal may have begun, and which are charged once it is known that it has (record 0086)."""
 
     def sentence(self) -> str:
-        """Say it in a few words: `restart 2 of 3`."""
-        return f"{self.name} {self.used}" + (f" of {self.limit}" if self.limit is not None else ", no limit")
+        """Say how much is used: `restart 2 of 3`, or `restart 2 of 3, 1 under way`."""
+        limit = f" of {self.limit}" if self.limit is not None else ", no limit"
+        return f"{self.name} {self.used}{limit}" + (f", {self.under_way} under way" if self.under_way else "")
 
 
 class Deadline(Payload):

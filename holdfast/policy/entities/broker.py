@@ -122,7 +122,7 @@ def status(state: BrokerState) -> BrokerStatus:
     """Return the status of a broker."""
     seen = state.seen
     waits = max(0, seen.due - max(0, state.broker.at_once - seen.saving)) if not seen.away else seen.due
-    message = f"{seen.running} can save their state: {seen.saving} are at it, {seen.due} were due, {waits} of them wait"
+    message = f"{seen.running} can save their state: {seen.saving} saving, {seen.due} due, {waits} of these waiting"
     if seen.away:
         message += f"; nobody is asked while the store is away: {seen.away}"
     return BrokerStatus(

@@ -111,7 +111,7 @@ ENTITIES: Final = (
         prefix=_several(lambda cluster: names.queue_id(cluster, "")),
         source=Source.DOCUMENT,
         needed_by="the workloads that name it",
-        meanwhile="nobody is let in",
+        meanwhile="no workload is admitted",
         several=True,
         fails_as_result=True,
     ),

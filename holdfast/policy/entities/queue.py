@@ -286,7 +286,7 @@ def _judged(state: QueueState) -> Iterator[tuple[str, QueueItem, str]]:
         for key, amount in item.demand.items():
             used[key] = used.get(key, 0) + amount
         if item.cycle and item.cycle >= state.cycle:
-            yield uid, item, f"it came back in cycle {item.cycle}: it has room, and is let in in the next one"
+            yield uid, item, f"it came back in cycle {item.cycle}: there is room, and it is admitted in the next one"
         else:
             yield uid, item, ""
 
@@ -319,7 +319,7 @@ def status(state: QueueState) -> QueueStatus:
     lines = [_line(uid, item, at, why) for at, (uid, item, why) in enumerate(islice(waiting, SHOWN), start=1)]
     for _, uid in admitted[:SHOWN]:
         item = state.items[uid]
-        lines.append(_line(uid, item, 0, f"let in in cycle {item.cycle}" if item.cycle else "let in before"))
+        lines.append(_line(uid, item, 0, f"admitted in cycle {item.cycle}" if item.cycle else "admitted before"))
     return QueueStatus(
         queue=state.queue,
         message=_message(state, waiting),
@@ -383,7 +383,7 @@ def details(state: QueueState) -> str:
         for key, most in state.queue.room.items()
     ]
     lines = [
-        f"**{len(held)} let in, {len(waiting)} wait**: {escaped(_message(state, waiting))} (cycle {state.cycle})",
+        f"**{len(held)} admitted, {len(waiting)} waiting**: {escaped(_message(state, waiting))} (cycle {state.cycle})",
         "",
     ]
     if rows:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.model.gang.orders import RoleFigures
 from holdfast.model.gang.state import GangState
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.status import CloseReason, RoleFigures
 
 
 class GangFigures(NamedTuple):

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.model.gang.orders import Holder, Orders
-from holdfast.model.gang.state import Absence, Gang, GangEvent, GangPhase, Listening, Lost
+from holdfast.model.gang.state import Absence, Gang, GangEvent, Listening, Lost
+from holdfast.model.gang.status import GangPhase
 from holdfast.model.gang.wire import EXIT_AGAIN, Announcement, Directive, DirectiveKind, Join, MemberState
 from holdfast.policy.rendezvous.clocks import Clocks
 from holdfast.policy.rendezvous.incarnation import Lives

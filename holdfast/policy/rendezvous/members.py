@@ -12,7 +12,6 @@ from holdfast.model.gang.state import (
     Ended,
     Evicted,
     GangEvent,
-    GangPhase,
     GangState,
     Listening,
     Lost,
@@ -21,7 +20,8 @@ from holdfast.model.gang.state import (
     Resized,
     Said,
 )
-from holdfast.model.gang.wire import CloseReason, Join, MemberState
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import Join, MemberState
 from holdfast.policy.values.edit import edit
 
 

@@ -7,16 +7,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from holdfast.model.gang.orders import Holder, Orders, Place, Round, Told
-from holdfast.model.gang.state import Absence, GangPhase, GangState, MemberRecord
-from holdfast.model.gang.wire import (
-    EXIT_AGAIN,
-    Assignment,
-    CloseReason,
-    Coordinator,
-    Directive,
-    DirectiveKind,
-    Join,
-)
+from holdfast.model.gang.state import Absence, GangState, MemberRecord
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import EXIT_AGAIN, Assignment, Coordinator, Directive, DirectiveKind, Join
 from holdfast.policy.rendezvous.figures import figures
 from holdfast.policy.rendezvous.members import is_wanted, supersedes
 from holdfast.policy.rendezvous.rounds import deadlines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, assert_never
 
-from holdfast.model.gang.orders import GangEnding, GangOutcome, GangStatus
+from holdfast.model.gang.orders import GangEnding, GangOutcome
 from holdfast.model.gang.state import GangState, MemberRecord
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.status import CloseReason, GangStatus
 from holdfast.model.words import escaped
 from holdfast.policy.rendezvous.figures import figures
 from holdfast.policy.rendezvous.rounds import deadlines, decisive, failures, losses, newcomers, recent

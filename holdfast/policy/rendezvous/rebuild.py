@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from holdfast.model.gang.state import Absence, GangPhase, GangState
+from holdfast.model.gang.state import Absence, GangState
+from holdfast.model.gang.status import GangPhase
 from holdfast.policy.values.edit import edit
 
 ROUNDS_OF_AN_EVENT: Final = 10

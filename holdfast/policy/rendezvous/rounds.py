@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from holdfast.model.base import format_duration
-from holdfast.model.gang.state import Absence, GangPhase, GangState, MemberRecord
-from holdfast.model.gang.wire import CloseReason, MemberState, WorkerFailure
+from holdfast.model.gang.state import Absence, GangState, MemberRecord
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import MemberState, WorkerFailure
 from holdfast.policy.rendezvous.members import absent, closed, is_wanted, recorded
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.fate import SKEW

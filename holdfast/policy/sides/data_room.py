@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from holdfast.policy.sides.staging import size_of
+from holdfast.model.quantity import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,10 @@ def room_for(stored: Sequence[Stored], digest: str, size: int, user: str, quota:
         return Room()
     own = sum(one.bytes for one in others if user in one.users)
     if own + size > quota:
-        with_others = f", {size_of(own + size)} with the others that the workload reads" if own else ""
-        return Room(problem=f"it has {size_of(size)}{with_others}: expected at most the quota, {size_of(quota)}")
+        with_others = f", {format_bytes(own + size)} with the others that the workload reads" if own else ""
+        return Room(
+            problem=f"it has {format_bytes(size)}{with_others}: expected at most the quota, {format_bytes(quota)}"
+        )
     excess = sum(one.bytes for one in others) + size - quota
     evict: list[str] = []
     for one in oldest_first(others):
@@ -66,7 +68,8 @@ def room_for(stored: Sequence[Stored], digest: str, size: int, user: str, quota:
     used = sum(one.bytes for one in others if one.users)
     many = len(frozenset[str]().union(*(one.users for one in others)))
     return Room(
-        problem=f"it needs {size_of(size)}, and {many} workloads use {size_of(used)} of the quota, {size_of(quota)}",
+        problem=f"it needs {format_bytes(size)}, and {many} workloads use {format_bytes(used)} of the quota, "
+        f"{format_bytes(quota)}",
         waits=True,
     )
 

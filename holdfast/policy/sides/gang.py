@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scope, Stage, State, Workload
 from holdfast.model.gang.orders import GangEnding
 from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.status import CloseReason
 from holdfast.model.words import shortened
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit

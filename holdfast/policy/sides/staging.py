@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 from holdfast.model import Failure, FailureClass, Phase, Reason, Scope, Stage, State, Workload
 from holdfast.model.calls.stage import Staged
-from holdfast.model.spec.mount import Staging
+from holdfast.model.life.data import Staging
+from holdfast.model.quantity import format_bytes
 from holdfast.model.words import shortened
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.values.decision import Decision, Fail, Fetch, Retry, Wait
@@ -132,19 +133,9 @@ def _away(state: State, before: Staging, event: Staged, now: datetime) -> State:
 
 def _told(event: Staged, attempt: int) -> str:
     files, size = sum(one.files for one in event.sets), sum(one.bytes for one in event.sets)
-    fetched = f"{size_of(event.fetched)} of it fetched" if event.fetched else "all of it from the cache"
+    fetched = f"{format_bytes(event.fetched)} of it fetched" if event.fetched else "all of it from the cache"
     names = ", ".join(one.mount for one in event.sets)
-    return f"attempt {attempt} has {names} ready: {files} files, {size_of(size)}, {fetched}"
-
-
-def size_of(count: int) -> str:
-    """Return a number of bytes in a human-readable form."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} TiB"
+    return f"attempt {attempt} has {names} ready: {files} files, {format_bytes(size)}, {fetched}"
 
 
 def is_staging(state: State) -> bool:

@@ -187,9 +187,16 @@ def _next_one(state: State, now: datetime, verb: str = "") -> str:
 
 
 def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
-    """Return the limit and the use of each budget."""
+    """Return the limit and the use of each budget, and the restart of a reset under way that will charge it."""
+    promise = state.operation.restart if state.operation is not None else None
+    charge = promise.charge if promise is not None else None
     return tuple(
-        BudgetStatus(name=budget.name, limit=budget.limit, used=used_of(state, budget, now))
+        BudgetStatus(
+            name=budget.name,
+            limit=budget.limit,
+            used=used_of(state, budget, now),
+            under_way=int(budget.name == charge),
+        )
         for budget in state.policy.budgets
     )
 

@@ -15,7 +15,7 @@ from holdfast.cli.page.timeline import timeline_of
 from holdfast.client import ActivityView, ExplanationView
 from holdfast.client.silence import Silence
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase
 from holdfast.policy.nodes.provisioner_status import status as provisioner
 from holdfast.policy.status.explain import explain_of
 from tests.cli.page.test_html import HOSTILE, Elements

@@ -92,12 +92,12 @@ def test_E7_an_error_says_its_cause_in_words_and_verbose_what_is_behind_it() -> 
 
 def loaded(*arguments: str) -> set[str]:
     """The modules that a command has loaded when it ends, by a process of its own."""
-    code = (
-        "import atexit, sys\n"
-        "atexit.register(lambda: print('\\n'.join(sys.modules), file=sys.stderr))\n"
-        f"sys.argv = ['holdfast', *{list(arguments)!r}]\n"
-        "from holdfast.cli import main\nmain()"
-    )
+    return loaded_by(f"sys.argv = ['holdfast', *{list(arguments)!r}]\nfrom holdfast.cli import main\nmain()")
+
+
+def loaded_by(program: str) -> set[str]:
+    """The modules that a program has loaded when it ends, by a process of its own."""
+    code = f"import atexit, sys\natexit.register(lambda: print('\\n'.join(sys.modules), file=sys.stderr))\n{program}"
     environment = {**os.environ, "TEMPORAL_ADDRESS": NOWHERE, "HOLDFAST_CLUSTER": "dev"}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     return set(result.stderr.split())
@@ -129,6 +129,23 @@ def test_E13_a_list_loads_no_memory_no_specification_and_no_entities() -> None:
         "holdfast.model.spec",
         "holdfast.model.entities",
         "holdfast.client.submission",
+    }
+    assert not modules & heavy
+
+
+@pytest.mark.row("E13", level="pure")
+def test_E13_the_answer_to_a_read_is_shown_without_the_memory_the_specification_and_the_entities() -> None:
+    modules = loaded_by("import holdfast.client.run, holdfast.cli.common.render")
+    assert "holdfast.model.life.status" in modules
+    heavy = {
+        "holdfast.model.life.state",
+        "holdfast.model.spec.component",
+        "holdfast.model.spec.policy",
+        "holdfast.model.entities",
+        "holdfast.model.calls",
+        "holdfast.model.gang.state",
+        "holdfast.policy.attempt",
+        "holdfast.policy.sides",
     }
     assert not modules & heavy
 

@@ -150,7 +150,7 @@ def _list() -> str:
 
 def _queue() -> str:
     lines = (
-        test_queue_text.line("train-0", 0, "it was let in 2h ago"),
+        test_queue_text.line("train-0", 0, "admitted in cycle 6"),
         test_queue_text.line("train-1", 1, "it asks for 16 nvidia.com/gpu, and 0 of 16 are free"),
     )
     return queue_text.shown(test_queue_text.status(lines=lines), NOW)

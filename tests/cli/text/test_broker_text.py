@@ -13,7 +13,7 @@ NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 def status(**changes: object) -> BrokerStatus:
     told = BrokerStatus(
         broker=Broker(cluster="dev"),
-        message="9 can save their state: 1 are at it, 3 were due, 2 of them wait",
+        message="9 can save their state: 1 saving, 3 due, 2 of these waiting",
         cycle=7,
         looked_at=NOW - timedelta(seconds=30),
         asked=(Asked(workload="workload/dev/team/train", why="2h of 8 pods are unsaved"),),
@@ -25,9 +25,9 @@ def status(**changes: object) -> BrokerStatus:
 def test_a_broker_says_how_many_save_and_whom_it_asked_why() -> None:
     assert shown(status(), NOW).splitlines() == [
         "checkpoint broker of dev  cycle 7, every 1m, looked 30s ago",
-        "9 can save their state: 1 are at it, 3 were due, 2 of them wait; 12 asked in all, at most 2 save at once",
+        "9 can save their state: 1 saving, 3 due, 2 of these waiting; 12 asked so far, at most 2 at a time",
         "",
-        "ASKED LAST  BECAUSE",
+        "WORKLOAD    ASKED BECAUSE",
         "team/train  2h of 8 pods are unsaved",
     ]
 

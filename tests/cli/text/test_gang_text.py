@@ -6,9 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.cli.common.gang_text import gang
-from holdfast.model.gang.orders import GangStatus, RoleFigures
-from holdfast.model.gang.state import GangPhase
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.status import CloseReason, GangPhase, GangStatus, RoleFigures
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""The list's order, limits and changes, and what `cancel --all` and several names refuse, without a server (row E3)."""
+"""The list's order, limits and changes, and what names and selections refuse, without a server (row E3)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typer.testing import CliRunner, Result
 from holdfast.cli.app import app
 from holdfast.cli.common import render
 from holdfast.cli.common.several import named_by
+from holdfast.cli.workloads import selected
 from holdfast.cli.workloads.listing import Listing, Sort, changes, ordered
 from holdfast.client.summary import Summary
+from holdfast.model import Phase
 
 pytestmark = pytest.mark.row("E3", level="pure")
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
@@ -108,21 +110,41 @@ def test_E3_a_name_that_is_given_twice_counts_once() -> None:
     assert [each.name for each in named_by(["b", "research/a", "b"], "research")] == ["b", "a"]
 
 
-def test_E3_cancel_wants_names_or_all_and_not_both() -> None:
-    for arguments in (("cancel",), ("cancel", "x", "--all")):
-        result = run(*arguments)
+VERBS = ("suspend", "resume", "preempt", "cancel")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_E3_a_command_wants_names_or_a_selection_and_not_both(verb: str) -> None:
+    for arguments in ((), ("x", "--all"), ("x", "--phase", "Failed"), ("x", "-l", "team=x"), ("-A",)):
+        result = run(verb, *arguments)
         assert result.exit_code == 2
-        assert "expected names of workloads, or --all" in said(result)
-    result = run("cancel", "x", "--phase", "Failed")
-    assert result.exit_code == 2
-    assert "are for --all" in said(result)
+        assert "expected names of workloads, or a selection (-l, --phase, --queue), or --all" in said(result)
+    for arguments in (("x", "-A"), ("--all", "-A", "-n", "research")):
+        result = run(verb, *arguments)
+        assert result.exit_code == 2
+        assert "expected --all or a selection with it" in said(result)
 
 
-def test_E3_cancel_all_is_refused_where_nobody_can_be_asked() -> None:
-    result = run("cancel", "--all", "--phase", "Failed", "--address", "127.0.0.1:1", stdin="y\n")
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("selection", [("--all",), ("-l", "team=x"), ("--queue", "q", "-A")])
+def test_E3_a_selection_is_refused_where_nobody_can_be_asked(verb: str, selection: tuple[str, ...]) -> None:
+    result = run(verb, *selection, "--address", "127.0.0.1:1", stdin="y\n")
     assert result.exit_code == 2, "it does not get as far as Temporal"
-    assert "there is no terminal to ask at: --yes cancels unasked" in said(result)
-    assert run("cancel", "--all", "--yes", "--address", "127.0.0.1:1").exit_code == 3
+    assert f"{verb} asks first, and there is no terminal to ask at: --yes goes on unasked" in said(result)
+    assert run(verb, *selection, "--yes", "--address", "127.0.0.1:1").exit_code == 3
+
+
+def test_E3_a_selection_leaves_out_what_the_command_would_not_change() -> None:
+    changed = {verb: {phase for phase in Phase if selected.changes(verb, phase)} for verb in VERBS}
+    over = {Phase.TERMINATING, Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED}
+    down = {Phase.SUSPENDING, Phase.SUSPENDED}
+    everything = set(Phase)
+    assert changed == {
+        "suspend": everything - over,
+        "resume": down,
+        "preempt": everything - over - down,
+        "cancel": everything,
+    }
 
 
 def test_E3_a_folder_is_its_files_in_order(tmp_path: Path) -> None:

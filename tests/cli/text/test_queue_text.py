@@ -33,25 +33,25 @@ def status(**changes: Any) -> QueueStatus:
         "used": {"nvidia.com/gpu": "16", "pods": "2"},
         "admitted": 1,
         "waiting": 1,
-        "lines": (line("next", 1, "it asks for 16 gpus, and 0 are free"), line("now", 0, "let in")),
+        "lines": (line("next", 1, "it asks for 16 gpus, and 0 are free"), line("now", 0, "admitted in cycle 6")),
     }
     return QueueStatus(**{**fields, **changes})
 
 
-def test_a_queue_says_what_is_taken_who_waits_why_and_who_was_let_in() -> None:
+def test_a_queue_says_what_is_used_who_waits_why_and_who_is_admitted() -> None:
     assert shown(status(), NOW).splitlines() == [
-        "research  1 let in, 1 wait  (BestEffortFIFO, cycle 7)",
+        "research  1 admitted, 1 waiting  (BestEffortFIFO, cycle 7)",
         "1 waiting; the first: it asks for 16 gpus, and 0 are free",
         "",
-        "RESOURCE        TAKEN  QUOTA",
-        "nvidia.com/gpu  16     16",
-        "pods            2      not bounded",
+        "RESOURCE        USED  QUOTA",
+        "nvidia.com/gpu  16    16",
+        "pods            2     no limit",
         "",
-        "NEXT  WAITS      PRIORITY  AGE  ASKS FOR                   BECAUSE",
-        "1     team/next  5         2h   2 pods, 16 nvidia.com/gpu  it asks for 16 gpus, and 0 are free",
+        "POSITION  WAITING    PRIORITY  AGE  REQUESTS                   REASON",
+        "1         team/next  5         2h   2 pods, 16 nvidia.com/gpu  it asks for 16 gpus, and 0 are free",
         "",
-        "LET IN    PRIORITY  AGE  HOLDS                      SINCE",
-        "team/now  5         2h   2 pods, 16 nvidia.com/gpu  let in",
+        "ADMITTED  PRIORITY  AGE  REQUESTS                   REASON",
+        "team/now  5         2h   2 pods, 16 nvidia.com/gpu  admitted in cycle 6",
     ]
 
 

@@ -20,7 +20,7 @@ from holdfast.agent.environment import ERROR_FILE
 from holdfast.local import Stack
 from holdfast.local.node.certificate import gang_door
 from holdfast.model import Status
-from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.status import GangStatus
 from tests.e2e.ground.site import Site, asked, free_port, open_site, until
 from tests.e2e.ground.space import Handle, Space
 

@@ -15,8 +15,7 @@ import pytest_asyncio
 from temporalio.service import RPCError
 
 from holdfast.local import Stack
-from holdfast.model.gang.orders import GangStatus
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase, GangStatus
 from tests.e2e.entities.elastic import DIES, FAILS, FINISHES, Elastic, open_gangs
 from tests.e2e.ground.held import open_real
 from tests.e2e.ground.proxy import api_proxy

@@ -107,7 +107,7 @@ async def test_E3_cancel_all_shows_what_it_means_and_asks_first(space: Space, tm
     declined = await at_terminal(site, *these, answer="n")
     assert declined.code == 2
     assert f"Cancel 2 workloads of namespace {namespace} on cluster {site.cluster}? [y/N]" in declined.errors
-    assert "nothing was cancelled" in declined.errors
+    assert "nothing was changed" in declined.errors
     assert await phase_of(site, f"{namespace}/a") == "Suspended"
 
     agreed = await at_terminal(site, *these, "--wait", answer="y")
@@ -118,6 +118,40 @@ async def test_E3_cancel_all_shows_what_it_means_and_asks_first(space: Space, tm
     assert await phase_of(site, f"{namespace}/c") == "Suspended"
     await command(site, "cancel", "--all", "--yes", "--wait", "-n", namespace)
     assert await phase_of(site, f"{namespace}/c") == "Cancelled"
+
+
+@ROW("E3", level="e2e")
+async def test_E3_all_of_one_team_are_stopped_and_put_back_by_one_command_each(space: Space, tmp_path: Path):
+    site, namespace = space.site, space.namespace
+    for name, team in (("a", "x"), ("b", "x"), ("c", "y")):
+        written(tmp_path / "jobs", name, labelled(appwrapper(name, job(name)), team=team))
+    await command(site, "submit", f"{tmp_path}/jobs/", "-n", namespace)
+    await phases(space, "Running", "a", "b", "c")
+    team = ("-l", "team=x", "-n", namespace)
+
+    async def listed_in(phase: str, *names: str) -> None:
+        async def visible() -> bool:
+            return sorted(await listed(site, "-n", namespace, "--phase", phase)) == sorted(names)
+
+        await until(visible, 30, f"Temporal lists {', '.join(names)} as {phase}")
+
+    await listed_in("Running", "a", "b", "c")
+    stopped = await at_terminal(site, "suspend", *team, "--wait", answer="y")
+    assert stopped.code == 0, stopped.errors
+    assert f"Suspend 2 workloads of namespace {namespace} on cluster {site.cluster}? [y/N]" in stopped.errors
+    assert await phase_of(site, f"{namespace}/a") == await phase_of(site, f"{namespace}/b") == "Suspended"
+    assert await phase_of(site, f"{namespace}/c") == "Running"
+
+    await listed_in("Suspended", "a", "b")
+    back = await run(site, "resume", "--all", "-n", namespace, "--yes", "--wait")
+    assert back.code == 0, back.errors
+    assert sorted(line.split(":")[0] for line in back.out.splitlines()) == [
+        f"{namespace}/{name} Running" for name in "ab"
+    ], "c runs, and is not asked"
+    await listed_in("Running", "a", "b", "c")
+    room = await run(site, "preempt", *team, "--yes", "--wait")
+    assert room.code == 0, room.errors
+    assert [await phase_of(site, f"{namespace}/{name}") for name in "abc"] == ["Suspended", "Suspended", "Running"]
 
 
 @ROW("E3", level="e2e")

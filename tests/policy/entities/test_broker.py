@@ -81,7 +81,7 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     assert names_of(asked) == ["larger", "late"]
     told = policy.status(state)
     assert (told.running, told.due, told.asked_total, told.cycle) == (5, 3, 2, 1)
-    assert told.message == "5 can save their state: 0 are at it, 3 were due, 1 of them wait"
+    assert told.message == "5 can save their state: 0 saving, 3 due, 1 of these waiting"
     assert "1d of 4 pods are unsaved; one that lasts 1m is worth its cost every" in told.asked[0].why
 
 
@@ -208,7 +208,7 @@ def test_L14_nobody_is_asked_to_save_to_a_store_that_is_away() -> None:
     assert asked == ()
     told = policy.status(state)
     assert told.message == (
-        "2 can save their state: 0 are at it, 2 were due, 2 of them wait; nobody is asked while the store is away: "
+        "2 can save their state: 0 saving, 2 due, 2 of these waiting; nobody is asked while the store is away: "
         "http://store:7070 does not answer: Connection refused"
     )
     assert escaped(told.message) in policy.details(state)

@@ -12,8 +12,9 @@ from holdfast import names
 from holdfast.model import Cause, Phase, Status
 from holdfast.model.entities.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphState, Item, ItemPhase
 from holdfast.model.entities.queue import Queue, QueueNews, Standing
-from holdfast.model.gang.state import Gang, GangPhase, Said
-from holdfast.model.gang.wire import CloseReason, Join, MemberState, Report
+from holdfast.model.gang.state import Gang, Said
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import Join, MemberState, Report
 from holdfast.model.vocabulary import Reason
 from holdfast.policy.entities import queue as queue_policy
 from holdfast.policy.entities import queue_rebuild
@@ -100,7 +101,7 @@ def test_D2_a_person_reads_what_is_wrong_and_what_that_means() -> None:
     said = sentence(QUEUE, seen.workflow_id, judge(QUEUE, seen, NOW, PATIENCE))
     assert said == (
         "queue gpus: its workflow has failed its tasks since 02:14:09 UTC (Nondeterminism: TimerStarted); "
-        "until a worker has rebuilt it, nobody is let in"
+        "until a worker has rebuilt it, no workload is admitted"
     )
 
 
@@ -135,11 +136,11 @@ def test_D2_each_end_doubles_the_patience_up_to_an_hour() -> None:
 def test_D2_a_person_reads_of_no_rebuild_where_none_comes() -> None:
     slow = judge(QUEUE, Sight("queue/local/gpus", RUNNING, "run", failures=3), NOW, PATIENCE)
     assert sentence(QUEUE, "queue/local/gpus", slow) == (
-        "queue gpus: 3 tasks of its workflow in a row took too long; until it goes on, nobody is let in"
+        "queue gpus: 3 tasks of its workflow in a row took too long; until it goes on, no workload is admitted"
     )
     absent = judge(QUEUE, Sight("queue/local/gpus", Execution.ABSENT), NOW, PATIENCE)
     assert sentence(QUEUE, "queue/local/gpus", absent) == (
-        "queue gpus: its workflow is not there; until its document is applied again, nobody is let in"
+        "queue gpus: its workflow is not there; until its document is applied again, no workload is admitted"
     )
     assert absent.remedy == "apply its document again"
     assert "begins it anew" not in slow.remedy

@@ -191,7 +191,7 @@ def test_L27_what_came_back_in_a_cycle_is_let_in_in_the_next_at_the_earliest() -
     one.asks("a")
     assert one.comes_back("a", START) == []
     came = one.state.cycle
-    assert one.why("a") == f"it came back in cycle {came}: it has room, and is let in in the next one"
+    assert one.why("a") == f"it came back in cycle {came}: there is room, and it is admitted in the next one"
     assert policy.wakes(one.state, one.now) == one.now + policy.CYCLE
     assert one.later() == ["a"]
     assert one.state.items["a"].cycle == came + 1 == one.state.cycle
@@ -237,7 +237,7 @@ def test_a_queue_that_has_just_begun_lets_nobody_in_before_it_has_heard_who_hold
     one.hears("b", RELEASED)
     assert one.step() == ["new"]
     assert one.used == "4"
-    assert one.why("a") == "let in before"
+    assert one.why("a") == "admitted before"
 
 
 @ROW("L9", level="pure")
@@ -387,7 +387,7 @@ def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
     one = Life()
     one.asks("a", "b", "c")
     assert policy.details(one.state).splitlines() == [
-        "**2 let in, 1 wait**: 1 waiting; the first: it asks for 2 pods, and 0 of 4 are free (cycle 1)",
+        "**2 admitted, 1 waiting**: 1 waiting; the first: it asks for 2 pods, and 0 of 4 are free (cycle 1)",
         "",
         "| resource | taken | quota |",
         "|---|---|---|",

@@ -21,7 +21,7 @@ from holdfast.model.calls.cluster import (
 )
 from holdfast.model.calls.operations import Result
 from holdfast.model.calls.stage import Staged
-from holdfast.model.spec.mount import DataSet
+from holdfast.model.life.data import DataSet
 from holdfast.policy.attempt.checkpoint import is_over
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.promise import is_repeated

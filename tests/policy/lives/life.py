@@ -43,7 +43,7 @@ from holdfast.model.calls.cluster import (
     Unparked,
 )
 from holdfast.model.calls.stage import Staged
-from holdfast.model.spec.mount import DataSet
+from holdfast.model.life.data import DataSet
 from holdfast.model.spec.policy import Action
 from holdfast.policy.loop.fold import fold, observed
 from holdfast.policy.loop.operations import begin

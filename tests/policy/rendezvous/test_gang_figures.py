@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model.gang.orders import RoleFigures
+from holdfast.model.gang.status import RoleFigures
 from holdfast.policy.rendezvous.figures import figures
 from tests.policy.lives.gang import Meeting
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agent.machine import Member, Told, step
 from holdfast.agent.messages import Directive, State
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase
 from holdfast.model.gang.wire import DirectiveKind
 from holdfast.policy.rendezvous.orders import answer
 from tests.policy.lives.gang import Meeting

@@ -11,8 +11,9 @@ import pytest
 from holdfast.agent.environment import variables
 from holdfast.agent.messages import Assignment
 from holdfast.model.gang.orders import GangEnding
-from holdfast.model.gang.state import Absence, GangPhase
-from holdfast.model.gang.wire import CloseReason, DirectiveKind, MemberState, WorkerFailure
+from holdfast.model.gang.state import Absence
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import DirectiveKind, MemberState, WorkerFailure
 from holdfast.policy.rendezvous.orders import answer, orders
 from holdfast.policy.rendezvous.outcome import outcome, status
 from holdfast.policy.values.edit import edit

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from holdfast.model.gang.state import Absence, GangEvent, GangPhase, GangState, Said
+from holdfast.model.gang.state import Absence, GangEvent, GangState, Said
+from holdfast.model.gang.status import GangPhase
 from holdfast.model.gang.wire import MemberState
 from holdfast.policy.rendezvous.orders import assignments, directives
 from tests.policy.lives.gang import Meeting

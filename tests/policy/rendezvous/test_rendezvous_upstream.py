@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.gang.state import GangEvent, GangPhase, GangState, Lost, Said
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.state import GangEvent, GangState, Lost, Said
+from holdfast.model.gang.status import CloseReason, GangPhase
 from holdfast.policy.rendezvous.step import Step, step
 from holdfast.policy.values.edit import edit
 from tests.policy.lives.gang import Decides, Meeting

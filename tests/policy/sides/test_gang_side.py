@@ -9,7 +9,7 @@ import pytest
 from holdfast.model import Attempt, Component, OperationKind, Phase, Reason, Stage, StatusRule, Workload
 from holdfast.model.gang.orders import GangOutcome
 from holdfast.model.gang.state import Gang
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.status import CloseReason
 from holdfast.policy.rendezvous.outcome import ending
 from holdfast.policy.sides.gang import REASONS, GangScale, beginning, parting, resizing, scaled, size_of, unsized
 from holdfast.policy.status.report import WARNINGS

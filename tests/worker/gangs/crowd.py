@@ -23,8 +23,8 @@ from holdfast import names
 from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.local import Stack
 from holdfast.model.calls.gang import GangBegin
-from holdfast.model.gang.orders import GangStatus
 from holdfast.model.gang.state import Gang
+from holdfast.model.gang.status import GangStatus
 from holdfast.worker.gangs.hub import GangActivities
 from holdfast.worker.gangs.opening import KEYS, open_door, renewed_certificate
 from holdfast.worker.gangs.sessions import Gangs

@@ -17,7 +17,7 @@ from holdfast import names
 from holdfast.local import Stack
 from holdfast.model.calls.gang import GangEnd
 from holdfast.model.gang.orders import GangEnding, GangOutcome
-from holdfast.model.gang.state import GangPhase
+from holdfast.model.gang.status import GangPhase
 from tests.e2e.ground.billed import counted, quiet
 from tests.e2e.ground.site import until
 from tests.worker.gangs.crowd import UID, Crowd, hub, open_crowd

@@ -19,8 +19,9 @@ from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.model.calls.gang import HubInput
 from holdfast.model.gang.orders import GangEnding
-from holdfast.model.gang.state import Absence, GangPhase
-from holdfast.model.gang.wire import CloseReason, MemberState
+from holdfast.model.gang.state import Absence
+from holdfast.model.gang.status import CloseReason, GangPhase
+from holdfast.model.gang.wire import MemberState
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.ground.site import until
 from tests.simulation.server import open_server

@@ -32,7 +32,7 @@ from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Edge, Graph, GraphNode, ItemPhase
 from holdfast.model.entities.graph import Place as InGraph
 from holdfast.model.entities.queue import Queue, QueueStatus
-from holdfast.model.gang.orders import GangStatus
+from holdfast.model.gang.status import GangStatus
 from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.entities.health import MARK
 from holdfast.worker.entities.watchdog import Entities, Watchdog

@@ -15,7 +15,7 @@ from holdfast import names
 from holdfast.model import Workload
 from holdfast.model.gang.orders import GangEnding, GangOutcome
 from holdfast.model.gang.state import Gang
-from holdfast.model.gang.wire import CloseReason
+from holdfast.model.gang.status import CloseReason
 from holdfast.profiles.torchelastic import POLICY
 from tests.policy.lives.life import workload
 from tests.workflows.conftest import SCALED, Run
