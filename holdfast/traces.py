@@ -6,9 +6,10 @@ variables. Temporal's SDK makes the spans of clients, workflows and activities (
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ from holdfast import __version__
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Tracer
     from temporalio.contrib.opentelemetry import TracingInterceptor
@@ -35,10 +37,16 @@ class Traces:
     Attributes:
         interceptor: Makes the spans of Temporal's client, workflows and activities.
         tracer: Makes the spans of requests at Kubernetes.
+        provider: Sends them.
     """
 
     interceptor: TracingInterceptor
     tracer: Tracer
+    provider: TracerProvider
+
+    def close(self) -> None:
+        """Send what is left, which blocks for as long as the exporter tries."""
+        self.provider.shutdown()
 
 
 def wanted() -> bool:
@@ -68,8 +76,8 @@ def is_installed() -> bool:
         return False
 
 
-@contextmanager
-def opened(service: str) -> Generator[Traces | None]:
+@asynccontextmanager
+async def opened(service: str) -> AsyncGenerator[Traces | None]:
     """Yield what to trace with, or None where traces are off; send what is left at the end.
 
     Args:
@@ -83,13 +91,15 @@ def opened(service: str) -> Generator[Traces | None]:
         return
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    with traced(service, OTLPSpanExporter()) as traces:
+    traces = started(service, OTLPSpanExporter())
+    try:
         yield traces
+    finally:
+        await asyncio.to_thread(traces.close)
 
 
-@contextmanager
-def traced(service: str, exporter: SpanExporter) -> Generator[Traces]:
-    """Yield what to trace with, by an exporter; send what is left at the end."""
+def started(service: str, exporter: SpanExporter) -> Traces:
+    """Return what to trace with, by an exporter; whoever asks closes it."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -106,7 +116,4 @@ def traced(service: str, exporter: SpanExporter) -> Generator[Traces]:
     provider.sampler = Submissions(provider.sampler)  # What OTEL_TRACES_SAMPLER chose decides about submissions.
     provider.add_span_processor(BatchSpanProcessor(Bare(exporter)))
     tracer = provider.get_tracer("holdfast", __version__)
-    try:
-        yield Traces(TracingInterceptor(tracer), tracer)
-    finally:
-        provider.shutdown()
+    return Traces(TracingInterceptor(tracer), tracer, provider)

@@ -140,7 +140,7 @@ class Process:
     async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker | Admission]:
         given = self._settings
         telling: tuple[Interceptor, ...] = (self._failpoints.client_interceptor(),) if self._failpoints else ()
-        tracing = self._tracing(stack)
+        tracing = await self._tracing(stack)
         if tracing is not None:
             telling = (*telling, tracing.interceptor)
         target = await stack.enter_async_context(relayed(given.temporal_address))
@@ -247,10 +247,10 @@ class Process:
             stack.callback(looks.cancel)
         return data
 
-    def _tracing(self, stack: AsyncExitStack) -> Traces | None:
+    async def _tracing(self, stack: AsyncExitStack) -> Traces | None:
         """Return what the environment wants to be traced with; what is left to send is sent at the end."""
         try:
-            return stack.enter_context(traces.opened("holdfast-worker"))
+            return await stack.enter_async_context(traces.opened("holdfast-worker"))
         except HoldfastError as error:
             raise SettingsError(str(error)) from None
 

@@ -76,21 +76,20 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
     settings["tls"] = tls_of(credentials)
     if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
         settings["api_key"] = credentials.api_key
-    with traces.opened("holdfast") as tracing:
+    async with relayed(place.target) as target, traces.opened("holdfast") as tracing:
         interceptors = [] if tracing is None else [tracing.interceptor]
-        async with relayed(place.target) as target:
-            settings["target_host"] = target
-            settings["namespace"] = place.namespace
-            try:
-                async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
-                    client = await Client.connect(
-                        **settings, **encoding, interceptors=interceptors, connect_timeout=CONNECT_TIMEOUT
-                    )
-            except (RuntimeError, TimeoutError, ValueError) as error:
-                problem = problem_of(str(error)) if settings["tls"] else ""
-                remedy = _REMEDY_DENIED if problem == DENIED else _REMEDY_TLS if problem else _REMEDY
-                raise NotReachable("Temporal", place.target, remedy, problem or _short(error)) from error
-            yield client, place
+        settings["target_host"] = target
+        settings["namespace"] = place.namespace
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
+                client = await Client.connect(
+                    **settings, **encoding, interceptors=interceptors, connect_timeout=CONNECT_TIMEOUT
+                )
+        except (RuntimeError, TimeoutError, ValueError) as error:
+            problem = problem_of(str(error)) if settings["tls"] else ""
+            remedy = _REMEDY_DENIED if problem == DENIED else _REMEDY_TLS if problem else _REMEDY
+            raise NotReachable("Temporal", place.target, remedy, problem or _short(error)) from error
+        yield client, place
 
 
 def credentials_of(profile: ClientConfigProfile) -> Credentials:

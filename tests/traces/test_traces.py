@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -33,6 +34,11 @@ def exporter() -> InMemorySpanExporter:
     return InMemorySpanExporter()
 
 
+async def opening() -> None:
+    async with traces.opened("test"):
+        pass
+
+
 def sent(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     return {span.name: span for span in exporter.get_finished_spans()}
 
@@ -50,16 +56,16 @@ def sent(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
         {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_SDK_DISABLED": "true"},
     ],
 )
-def test_traces_are_off(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+async def test_traces_are_off(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with traces.opened("test") as tracing:
+    async with traces.opened("test") as tracing:
         assert tracing is None
 
 
-def test_one_variable_turns_them_on(monkeypatch: pytest.MonkeyPatch):
+async def test_one_variable_turns_them_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-    with traces.opened("test") as tracing:
+    async with traces.opened("test") as tracing:
         assert tracing is not None
 
 
@@ -77,19 +83,19 @@ def test_one_variable_turns_them_on(monkeypatch: pytest.MonkeyPatch):
         ),
     ],
 )
-def test_what_there_is_not_is_refused(environment: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch):
+async def test_what_there_is_not_is_refused(environment: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(HoldfastError, match=words.replace(":", "[:]")), traces.opened("test"):
-        pass
+    with pytest.raises(HoldfastError, match=words.replace(":", "[:]")):
+        await opening()
 
 
-def test_without_the_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch):
+async def test_without_the_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     monkeypatch.setattr(traces, "_NEEDED", ("opentelemetry.of_no_package",))
     assert not traces.is_installed()
-    with pytest.raises(HoldfastError, match=r"pip install 'holdfast\[traces\]'"), traces.opened("test"):
-        pass
+    with pytest.raises(HoldfastError, match=r"pip install 'holdfast\[traces\]'"):
+        await opening()
 
 
 def test_where_they_are_off_nothing_of_them_is_loaded():
@@ -104,7 +110,7 @@ def test_where_they_are_off_nothing_of_them_is_loaded():
 
 
 def test_a_trace_begins_with_a_submission_alone(exporter: InMemorySpanExporter):
-    with traces.traced("test", exporter) as tracing:
+    with closing(traces.started("test", exporter)) as tracing:
         tracer = tracing.tracer
         for name in (SUBMISSION, "RunActivity:watch", "SignalWorkflow:news", "StartWorkflow:ClusterWatch"):
             with tracer.start_as_current_span(name), tracer.start_as_current_span(f"in {name}"):
@@ -113,7 +119,7 @@ def test_a_trace_begins_with_a_submission_alone(exporter: InMemorySpanExporter):
 
 
 def test_a_shared_workflow_is_in_no_submissions_trace(exporter: InMemorySpanExporter):
-    with traces.traced("test", exporter) as tracing:
+    with closing(traces.started("test", exporter)) as tracing:
         begin = tracing.tracer.start_as_current_span
         with begin(SUBMISSION), begin("RunActivity:ask"):
             with begin("SignalWithStartWorkflow:Queue"), begin("in the queue"):
@@ -126,7 +132,7 @@ def test_a_shared_workflow_is_in_no_submissions_trace(exporter: InMemorySpanExpo
 def test_the_sampler_of_the_environment_decides_about_submissions(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     exporter = InMemorySpanExporter()
-    with traces.traced("test", exporter) as tracing, tracing.tracer.start_as_current_span(SUBMISSION):
+    with closing(traces.started("test", exporter)) as tracing, tracing.tracer.start_as_current_span(SUBMISSION):
         pass
     assert not sent(exporter)
 
@@ -135,7 +141,7 @@ def test_the_sampler_of_the_environment_decides_about_submissions(monkeypatch: p
 
 
 def test_a_span_keeps_no_words_of_a_failure(exporter: InMemorySpanExporter):
-    with traces.traced("test", exporter) as tracing:
+    with closing(traces.started("test", exporter)) as tracing:
         with pytest.raises(ValueError, match="s3cr3t"), tracing.tracer.start_as_current_span(SUBMISSION):
             raise ValueError("s3cr3t")
         with tracing.tracer.start_as_current_span(SUBMISSION, attributes={"long": "x" * 10_000}) as span:
@@ -153,7 +159,10 @@ def test_a_service_is_named_by_the_environment_first(monkeypatch: pytest.MonkeyP
         if own:
             monkeypatch.setenv("OTEL_SERVICE_NAME", own)
         exporter = InMemorySpanExporter()
-        with traces.traced("holdfast-worker", exporter) as tracing, tracing.tracer.start_as_current_span(SUBMISSION):
+        with (
+            closing(traces.started("holdfast-worker", exporter)) as tracing,
+            tracing.tracer.start_as_current_span(SUBMISSION),
+        ):
             pass
         (span,) = exporter.get_finished_spans()
         found.append(span.resource.attributes["service.name"])
@@ -201,7 +210,7 @@ def test_a_requests_span_has_its_answer_and_no_name(code: int, status: StatusCod
     exporter = InMemorySpanExporter()
     url = f"{HOST}/api/v1/namespaces/team/secrets/pass?labelSelector=x"
     with (
-        traces.traced("test", exporter) as tracing,
+        closing(traces.started("test", exporter)) as tracing,
         tracing.tracer.start_as_current_span(SUBMISSION),
         api_span(tracing.tracer, "GET", url) as span,
     ):
@@ -222,7 +231,7 @@ def test_a_requests_span_has_its_answer_and_no_name(code: int, status: StatusCod
 
 async def test_recorded_histories_replay_with_traces_on(exporter: InMemorySpanExporter):
     """They were recorded without: so this is a worker that turns traces on under workflows that are under way."""
-    with traces.traced("test", exporter) as tracing:
+    with closing(traces.started("test", exporter)) as tracing:
         replayer = Replayer(workflows=[], plugins=[HoldfastPlugin(["workflows"])], interceptors=[tracing.interceptor])
         for path in RECORDED:
             await replayer.replay_workflow(read(path))

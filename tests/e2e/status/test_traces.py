@@ -42,9 +42,7 @@ async def submit(site: Site, traced: Receiver, monkeypatch: pytest.MonkeyPatch, 
     with monkeypatch.context() as patch:
         for name, value in traced.environment.items():
             patch.setenv(name, value)
-        async with Holdfast.connect(
-            site.temporal_address, temporal_namespace=site.cluster, cluster=site.cluster
-        ) as holdfast:
+        async with Holdfast.connect(site.temporal_address, namespace=site.cluster, cluster=site.cluster) as holdfast:
             await holdfast.submit(workload)
 
 
@@ -65,7 +63,7 @@ async def test_O7_one_trace_has_submission_activities_and_requests(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with receiver() as traced, open_site(stack, tmp_path, prefix="o") as site:
-        await site.start_worker(**traced.environment)
+        await site.start_worker(kubeconfig=None, **traced.environment)
         namespace = await site.namespace()
         workload = train(site, namespace, "traced")
         await submit(site, traced, monkeypatch, workload)
@@ -122,7 +120,7 @@ async def test_O7_traces_are_turned_on_and_off_under_live_workloads(
         await site.reach(handles["before"], "Running")
         site.workers[-1].kill()
 
-        await site.start_worker(**traced.environment)
+        await site.start_worker(kubeconfig=None, **traced.environment)
         await submit(site, traced, monkeypatch, within)
         await site.reach(handles["within"], "Running")
         await handles["before"].signal(names.SIGNAL_SUSPEND, "with traces on")
@@ -145,9 +143,9 @@ async def test_O7_a_receiver_that_is_not_there_holds_up_nothing(stack: Stack, tm
     async with receiver() as traced:
         gone = traced.environment  # Of a port where nobody listens any more.
     async with open_site(stack, tmp_path, prefix="o") as site:
-        await site.start_worker(**gone)
+        await site.start_worker(kubeconfig=None, **gone)
         namespace = await site.namespace()
         handle = await site.submit(train(site, namespace, "untold"))
         await site.reach(handle, "Running")
         await handle.signal(names.SIGNAL_CANCEL, "the test is over")
-        assert (await handle.result())["phase"] == "Cancelled"
+        assert (await handle.result()).phase == "Cancelled"
