@@ -31,7 +31,7 @@ ALLOWED = {
 
 
 def train(site: Site, namespace: str, name: str) -> Workload:
-    component = job("one")
+    component = job(name)
     container = component["template"]["spec"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "PASSWORD", "value": SECRET}]
     return site.read(appwrapper(name, component, **WAITS), namespace)
@@ -92,7 +92,7 @@ async def test_O7_one_trace_has_submission_activities_and_requests(
                 assert by_id[span.parent_span_id].name.startswith("RunActivity:"), span
                 requests[span.name].add(f"{found.get('k8s.namespace.name')} {found['http.response.status_code']}")
         assert f"{namespace} 201" in requests["create batch/jobs"], requests
-        assert f"{namespace} 200" in requests["delete batch/jobs"], requests
+        assert f"{namespace} 200" in requests["delete holdfast.dev/attempts"], requests
         names_ = {span.name for _, span in spans}
         assert {"RunWorkflow:Workload", "CompleteWorkflow:Workload"} <= names_
         assert [name for name in names_ if name.startswith("HandleSignal:")], "what the watch tells is in it"
