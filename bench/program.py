@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench import bill, plan, steps
+from bench import bill, capacity, plan, steps
 from bench.ground import Options
 from bench.measures import (
     agents,
@@ -230,6 +230,12 @@ def tables_(
 def bill_() -> None:
     """Write what Temporal bills, and what that costs a month, into docs/performance.md; nothing is run."""
     print(bill.publish())
+
+
+@app.command("capacity")
+def capacity_() -> None:
+    """Write what so many workloads need into docs/how-to/capacity.md, from published figures; nothing is run."""
+    print(capacity.publish())
 
 
 @app.command("progress")

@@ -12,18 +12,21 @@ from typing import Any, Final
 
 import structlog
 from aiohttp import web
-from temporalio.client import Client, Plugin
+from temporalio.client import Client, Interceptor, Plugin
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkflowRunner
 
+from holdfast import traces
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.data.settings import Data
 from holdfast.activities.kube.blindness import SharedSight
 from holdfast.activities.nodes.redfish import Redfish
 from holdfast.codec.codec import Codec
 from holdfast.codec.options import encrypts
+from holdfast.errors import HoldfastError
 from holdfast.relay import relayed
 from holdfast.tls import CERTIFICATES
+from holdfast.traces import Traces
 from holdfast.worker import failpoints, reach, roles
 from holdfast.worker.data import NoClient, keep_looking, opened
 from holdfast.worker.entities.queues import Admission
@@ -136,7 +139,10 @@ class Process:
 
     async def _begin(self, stack: AsyncExitStack, runtime: Runtime) -> list[Worker | Admission]:
         given = self._settings
-        telling = (self._failpoints.client_interceptor(),) if self._failpoints else ()
+        telling: tuple[Interceptor, ...] = (self._failpoints.client_interceptor(),) if self._failpoints else ()
+        tracing = await self._tracing(stack)
+        if tracing is not None:
+            telling = (*telling, tracing.interceptor)
         target = await stack.enter_async_context(relayed(given.temporal_address))
         temporal = TemporalConnector(given, target, runtime, self._plugins, telling)
         client = await reach.temporal(temporal, given, self.health)
@@ -146,7 +152,7 @@ class Process:
         site, kube, where = None, None, ""
         if given.acts_on_cluster:
             client_class = self._failpoints.client() if self._failpoints else WorkerKube
-            connector = Connector(given, self.metrics, client_class)
+            connector = Connector(given, self.metrics, client_class, tracing.tracer if tracing else None)
             kube = await stack.enter_async_context(await connector())
             where = connector.where
             gangs, data = Gangs(), self._data(stack)
@@ -240,6 +246,13 @@ class Process:
             looks = asyncio.create_task(keep_looking(data))
             stack.callback(looks.cancel)
         return data
+
+    async def _tracing(self, stack: AsyncExitStack) -> Traces | None:
+        """Return what the environment wants to be traced with; what is left to send is sent at the end."""
+        try:
+            return await stack.enter_async_context(traces.opened("holdfast-worker"))
+        except HoldfastError as error:
+            raise SettingsError(str(error)) from None
 
     def _rendezvous(self) -> str:
         """Return the URL of the rendezvous that pods are given; empty if it is not known."""

@@ -416,7 +416,8 @@ async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Objec
                 owner = mapping(anchor.get("spec")).get("workflowId", "")
                 raise conflict(
                     f"anchor {target.namespace}/{target.name} belongs to workload "
-                    f"{mapping(anchor.get('spec')).get('workloadUid')} (workflow {owner}), which has not ended"
+                    f"{mapping(anchor.get('spec')).get('workloadUid')} (workflow {owner}), which has not ended; "
+                    "`holdfast sweep --dry-run` says whether Temporal knows it"
                 )
         except (Conflict, NotFound):
             continue  # It has changed since it was read: read it again.

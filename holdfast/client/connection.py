@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile, DataSource
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast import names
+from holdfast import names, traces
 from holdfast.codec.options import from_environment
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
@@ -59,7 +59,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
 
     Raises:
         NotReachable: if no server answers at that address within a few seconds, or the namespace does not exist.
-        HoldfastError: if the configuration cannot be read or used; nothing was sent then.
+        HoldfastError: if the configuration, or that of traces, cannot be read or used; nothing was sent then.
     """
     try:
         profile = ClientConfigProfile.load()
@@ -76,12 +76,15 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
     settings["tls"] = tls_of(credentials)
     if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
         settings["api_key"] = credentials.api_key
-    async with relayed(place.target) as target:
+    async with relayed(place.target) as target, traces.opened("holdfast") as tracing:
+        interceptors = [] if tracing is None else [tracing.interceptor]
         settings["target_host"] = target
         settings["namespace"] = place.namespace
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 1):
-                client = await Client.connect(**settings, **encoding, connect_timeout=CONNECT_TIMEOUT)
+                client = await Client.connect(
+                    **settings, **encoding, interceptors=interceptors, connect_timeout=CONNECT_TIMEOUT
+                )
         except (RuntimeError, TimeoutError, ValueError) as error:
             problem = problem_of(str(error)) if settings["tls"] else ""
             remedy = _REMEDY_DENIED if problem == DENIED else _REMEDY_TLS if problem else _REMEDY

@@ -74,6 +74,21 @@ def test_the_operator_scrapes_exactly_the_workers():
     assert made["Pod", "holdfast-doctor"]["metadata"]["labels"][sorts["key"]] not in sorts["values"]
 
 
+def test_traces_are_off_until_they_have_somewhere_to_go():
+    def variables(*argv: str) -> dict[str, str]:
+        data = rendered(*argv)["ConfigMap", "holdfast"]["data"]
+        return {name: value for name, value in data.items() if name.startswith("OTEL_")}
+
+    assert not variables()
+    assert variables("--set", "traces.endpoint=http://collector.monitoring:4318", "--set-json", "traces.share=0.25") == {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.monitoring:4318",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.25",
+    }
+    assert helm("--set", "traces.endpoint=collector:4318").returncode != 0
+
+
 @pytest.mark.parametrize(
     ("argv", "ports"),
     [

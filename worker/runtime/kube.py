@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,22 @@ from kubernetes.aio.config import ConfigException
 
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIMEOUT, Kube, Object
+from holdfast.worker.runtime.api_spans import api_span, set_status
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     import aiohttp
+    from opentelemetry.trace import Tracer
 
 PAGE_DEADLINE = 30.0
 
 
 class WorkerKube(Kube):
-    """Reads lists page by page, so that it never holds a whole list, and counts its requests."""
+    """Reads lists page by page, so that it never holds a whole list; counts and traces its requests."""
 
     metrics: Metrics | None = None
+    tracer: Tracer | None = None
 
     @property
     def host(self) -> str:
@@ -61,24 +65,34 @@ class WorkerKube(Kube):
     ) -> aiohttp.ClientResponse:
         verb = "WATCH" if "watch=1" in url else method
         begun, code = time.monotonic(), 0
-        try:
-            response = await super()._send(method, url, body, content_type, impersonate, deadline)
-            code = response.status
-            return response
-        finally:
-            if self.metrics is not None:
-                self.metrics.count_request(verb, code, time.monotonic() - begun)
+        with nullcontext() if self.tracer is None else api_span(self.tracer, method, url) as span:
+            try:
+                response = await super()._send(method, url, body, content_type, impersonate, deadline)
+                code = response.status
+                return response
+            finally:
+                if self.metrics is not None:
+                    self.metrics.count_request(verb, code, time.monotonic() - begun)
+                if span is not None:
+                    set_status(span, code)
 
 
 class Connector:
     """Makes clients of the one cluster that the settings name."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, client: type[WorkerKube] = WorkerKube) -> None:
-        """Store the cluster's location and the class of its clients."""
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        client: type[WorkerKube] = WorkerKube,
+        tracer: Tracer | None = None,
+    ) -> None:
+        """Store the cluster's location, the class of its clients, and what traces their requests."""
         self._client = client
         self._kubeconfig = settings.kubeconfig or _default()
         self._context = settings.kube_context or None
         self._metrics = metrics
+        self._tracer = tracer
         self.host = ""
         """The API server's address; empty until a client is made."""
 
@@ -111,7 +125,7 @@ class Connector:
             )
         except (ConfigException, OSError, ValueError) as error:
             raise SettingsError(f"kubeconfig: {self.where} cannot be used: {error}") from error
-        kube.metrics = self._metrics
+        kube.metrics, kube.tracer = self._metrics, self._tracer
         self.host = kube.host
         return kube
 
