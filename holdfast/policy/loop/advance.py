@@ -506,12 +506,11 @@ def _idle(spec: Workload, state: State, decision: Decision, now: datetime) -> St
         return telling
     if isinstance(decision, Fetch):
         return Run(OperationKind.STAGE, decision.why)
-    shown = anchored_at(state, decision)
     match decision:
         case Wait(until, why):
-            return Sleep(min(until, shown or until), why)
+            return Sleep(until, why)
         case Ignore(why):
-            return Sleep(shown, why)
+            return Sleep(anchored_at(state, decision), why)
         case _:
             return Sleep(None, "nothing is left to decide")
 
