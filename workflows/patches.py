@@ -25,6 +25,7 @@ SINCE: Final = {
     REHEARSED: "0.1",
     names.PATCH_CREATES: "0.2",
     names.PATCH_RESETS: "0.2",
+    names.PATCH_WAITS: "0.3",
     ANSWERS: "0.2",
     CONTINUED: "0.2",
     HEARD: "0.2",

@@ -130,9 +130,10 @@ class WorkloadWorkflow:
                 # It was valid at the start. A release that cannot read it must not end it, so the task is retried.
                 raise RuntimeError(f"this release cannot read a workload that is under way: {self._problem}")
             raise ApplicationError(self._problem, type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
-        resets = workflow.patched(names.PATCH_RESETS)
+        waits = workflow.patched(names.PATCH_WAITS)
+        resets = waits or workflow.patched(names.PATCH_RESETS)
         creates = resets or workflow.patched(names.PATCH_CREATES)
-        self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets)
+        self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets, shows_waits=waits)
         if carried is None and not creates and (field := unknown_to_0_1(self._spec)):
             raise ApplicationError(
                 f"{field}: needs release 0.2 of all workers, and this one runs beside an earlier release, or may be "

@@ -38,6 +38,7 @@ from holdfast.activities.site.anchor import (
     release_anchor,
     sequence_of,
 )
+from holdfast.activities.site.anchoring import ensure_anchor
 from holdfast.activities.site.field_paths import written
 from holdfast.activities.site.permissions import until_permitted
 from holdfast.activities.site.site import (
@@ -52,7 +53,7 @@ from holdfast.activities.site.site import (
 )
 from holdfast.errors import HoldfastError
 from holdfast.model import FailureClass, ObjectRef, PodSet, Report
-from holdfast.model.calls.cluster import Created, CreateInput, Prepared, PrepareInput, Target
+from holdfast.model.calls.cluster import AnchorInput, Created, CreateInput, Prepared, PrepareInput, Target
 from holdfast.policy.values.edit import edit
 
 _WAIT_SECONDS = 0.5
@@ -80,7 +81,7 @@ async def prepare(site: Site, given: PrepareInput) -> Prepared:
             return Prepared(cluster_uid="", owner_uid="", borne=pulse.borne, broken_off=True, created=made)
         except ApplicationError as error:
             if error.non_retryable and given.attempt == 1 and given.target.anchor is None:
-                await _withdraw(site, given.target)
+                await _withdraw(site, given)
             raise
 
 
@@ -175,7 +176,7 @@ async def _refuse_or_go_on(site: Site, given: PrepareInput, owner: ObjectRef) ->
     try:
         await rehearse(site, given)
     except ApplicationError:
-        await _withdraw(site, given.target, owner)
+        await _withdraw(site, given, owner)
         raise
 
 
@@ -282,16 +283,18 @@ def _prepared(
     )
 
 
-async def _withdraw(site: Site, target: Target, owner: ObjectRef | None = None) -> None:
-    """Delete the anchor and this owner, under which nothing is: a workload that never began leaves nothing behind.
+async def _withdraw(site: Site, given: PrepareInput, owner: ObjectRef | None = None) -> None:
+    """Delete this owner, under which nothing is, and the anchor, unless it has shown how the workload waited.
 
     Where another owner exists, nothing is deleted. The anchor goes first: the collector takes the owner with it.
     """
+    target = given.target
     try:
         uids = {one["metadata"]["uid"] for one in await attempts_of(site, target)}
         if uids - ({owner.uid} if owner is not None else set()):
             return
-        await release_anchor(site, target, delete=True)
+        if not given.anchored:
+            await release_anchor(site, target, delete=True)
         if owner is not None:
             await site.kube.delete(owner.api_version, owner.kind, owner.name, target.namespace, uid=owner.uid)
     except Unreachable:
@@ -309,7 +312,10 @@ async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse, *, re
     if given.target.anchor is None:
         if rehearses:
             await rehearse(site, given)
-        return await _ensure_anchor(site, given, pulse)
+        contents = AnchorInput(plan=given.plan, spec_hash=given.spec_hash)
+        # At the first attempt there is most likely none: making it says so.
+        expected = given.attempt > 1 or given.anchored
+        return await ensure_anchor(site, given.target, contents, pulse, expected=expected)
     resource = await _resource(site, given)
     if rehearses:
         await rehearse(site, _as_placed(given, resource))
@@ -376,53 +382,6 @@ def _pod_sets(target: Target, anchor: Object) -> dict[str, tuple[PodSet, ...]]:
         raise refused(str(error)) from None
 
 
-async def _ensure_anchor(site: Site, given: PrepareInput, pulse: Pulse) -> Object:
-    """Return our anchor, and create it if there is none; an anchor that an ended workload left behind is replaced."""
-    target, kube = given.target, site.kube
-    key = (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
-    is_first = given.attempt == 1  # Then there is most likely none: try to create it first.
-    while True:
-        anchor = None if is_first else await kube.find(*key)
-        is_first = False
-        if anchor is None:
-            try:
-                anchor = await kube.create(_anchor(site, given))
-            except AlreadyExists:
-                continue
-            site.known.keep(target, anchor)
-            return anchor
-        metadata = mapping(anchor["metadata"])
-        ours = mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
-        released = names.FINALIZER not in (metadata.get("finalizers") or ())
-        deleting = "deletionTimestamp" in metadata
-        try:
-            if ours and not released:
-                # If it is being deleted, that is a request that the next look at it will find.
-                return anchor
-            if deleting and released:
-                pulse.say(f"waiting for the old anchor {target.name} to go")
-                await asyncio.sleep(_WAIT_SECONDS)
-            elif ours:
-                finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER]
-                return await kube.patch(
-                    *key,
-                    uid=metadata["uid"],
-                    resource_version=metadata["resourceVersion"],
-                    patch={"metadata": {"finalizers": finalizers}},
-                )
-            elif released:
-                await kube.delete(*key, uid=metadata["uid"])
-            else:
-                owner = mapping(anchor.get("spec")).get("workflowId", "")
-                raise conflict(
-                    f"anchor {target.namespace}/{target.name} belongs to workload "
-                    f"{mapping(anchor.get('spec')).get('workloadUid')} (workflow {owner}), which has not ended; "
-                    "`holdfast sweep --dry-run` says whether Temporal knows it"
-                )
-        except (Conflict, NotFound):
-            continue  # It has changed since it was read: read it again.
-
-
 async def _ensure_owner(site: Site, given: PrepareInput, anchor: Object, pulse: Pulse) -> Object:
     """Return this attempt's owner, and create it if there is none; wait for one that is being deleted to go."""
     target, kube = given.target, site.kube
@@ -458,30 +417,6 @@ def _orphaned(target: Target, owner: Mapping[str, Any], anchor: Mapping[str, Any
         and reference.get("uid") != anchor["metadata"]["uid"]
         for reference in mappings(owner["metadata"].get("ownerReferences"))
     )
-
-
-def _anchor(site: Site, given: PrepareInput) -> Object:
-    target = given.target
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.ANCHOR_KIND,
-        "metadata": {
-            "name": names.anchor_name(target.name),
-            "namespace": target.namespace,
-            "labels": labels_of(site.installation, target.workload_uid, target.shard),
-            "finalizers": [names.FINALIZER],
-        },
-        "spec": {
-            "workloadUid": target.workload_uid,
-            "workflowId": target.workflow_id,
-            "specHash": given.spec_hash,
-            "sourceKind": target.source_kind,
-            "components": [
-                {"name": component.name, "kind": component.kind, "expectedPods": component.expected_pods}
-                for component in given.plan
-            ],
-        },
-    }
 
 
 def _owner(site: Site, given: PrepareInput, anchor: Mapping[str, Any]) -> Object:

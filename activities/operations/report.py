@@ -20,6 +20,7 @@ from holdfast.activities.kube.client import (
 )
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.site.anchor import Key, creator_of, is_ours, key_of, sequence_of, shown
+from holdfast.activities.site.anchoring import anchor_early
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, user_of
 from holdfast.model import Report
 from holdfast.model.calls.cluster import Reported, ReportInput, Target
@@ -29,11 +30,14 @@ _ANCHOR = (names.API_VERSION, names.ANCHOR_KIND)
 
 
 async def report(site: Site, given: ReportInput) -> Reported:
-    """Apply a status to the anchor; a missing anchor is not an error."""
+    """Apply a status to the anchor, which is made first if that is asked for; a missing anchor is not an error."""
     site.check(given.target)
-    async with as_retryable_errors(), Pulse():
+    async with as_retryable_errors(), Pulse() as pulse:
+        if given.anchor is not None and not await anchor_early(site, given.target, given.anchor, pulse):
+            return Reported()
         sequence, anchor = await applied(site, given.target, given.report)
-        return Reported(sequence=sequence, creator=creator_of(given.target, anchor) if anchor is not None else "")
+        creator = creator_of(given.target, anchor) if anchor is not None else ""
+        return Reported(sequence=sequence, creator=creator, anchored=given.anchor is not None)
 
 
 async def apply_report(site: Site, target: Target, report: Report) -> int:

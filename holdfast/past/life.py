@@ -113,9 +113,10 @@ class Life:
         self._begun = []
         first, self._turned, timer = not self._turned, True, self._timer
         if first:
-            resets = names.PATCH_RESETS in task.patches
+            waits = names.PATCH_WAITS in task.patches
+            resets = waits or names.PATCH_RESETS in task.patches
             creates = resets or names.PATCH_CREATES in task.patches
-            self.state = edit(self.state, creates_at_once=creates, resets_at_once=resets)
+            self.state = edit(self.state, creates_at_once=creates, resets_at_once=resets, shows_waits=waits)
         for wish in task.wishes:
             self._wish(wish, task)
         # The SDK runs the workflow on signals and updates before it delivers the rest; not so in the first task.

@@ -54,6 +54,7 @@ from holdfast.model.calls.cluster import (
     RemoveInput,
     Replaced,
     ReplaceInput,
+    Reported,
     ReportInput,
     Reset,
     ResetInput,
@@ -338,8 +339,9 @@ class ScriptedCluster:
         return Scaled(done=not self.scale_refused, refused=self.scale_refused)
 
     @activity.defn(name=OperationKind.REPORT)
-    async def report(self, payload: ReportInput) -> None:
+    async def report(self, payload: ReportInput) -> Reported:
         await self._enter("report", payload.report)
+        return Reported(anchored=payload.anchor is not None)
 
     @activity.defn(name=names.ACTIVITY_LOOK_QUEUE)
     async def look_queue(self, payload: LookQueueInput) -> SeenQueue:

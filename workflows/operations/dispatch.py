@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from holdfast.model.calls.barrier import BarrierInput
     from holdfast.model.calls.cluster import (
+        AnchorInput,
         AnchorKind,
         CheckpointInput,
         ClaimLeft,
@@ -328,6 +329,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 patience=patience_left(state),
                 borne=attempt.borne if attempt is not None else 0.0,
                 hands_over=True,
+                anchored=state.shows_waits and state.anchored and number == 1,
                 # Sent once: what the API server accepted stays accepted, and the document is in the history already.
                 components=spec.components if strict else (),
                 config_hashes=spec.config_hashes if strict else {},
@@ -500,5 +502,6 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             longest = max(until - now, timedelta(0)) + grace + timedelta(minutes=5)
             return called(remove, longest)
         case OperationKind.REPORT:
-            report = ReportInput(target=target, report=operation.report)
+            anchor = AnchorInput(plan=plan, spec_hash=spec.spec_hash()) if operation.anchors else None
+            report = ReportInput(target=target, report=operation.report, anchor=anchor)
             return called(report, timedelta(minutes=2))

@@ -216,6 +216,8 @@ class PrepareInput(Payload):
     """Whether it returns `Prepared.broken_off` when it is cancelled, and does not end as cancelled."""
     waits_for_kinds: bool = False
     """Whether it waits as long for a missing kind, with the rights that come with it; all else is refused."""
+    anchored: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the anchor was there before this first attempt: it stays if that is refused."""
     components: tuple[Component, ...] = ()
     """The components that the API server checks in a dry run, before anything is made (`Refused`, each field named);
     none: no dry run."""
@@ -628,11 +630,21 @@ class Probed(Payload):
     failing: dict[str, int] = {}
 
 
+class AnchorInput(Payload):
+    """The contents of an Anchor, besides its workload's identity."""
+
+    plan: tuple[PlannedComponent, ...]
+    spec_hash: str
+
+
 class ReportInput(Payload):
     """Apply a status to the anchor if no other activity would carry it soon."""
 
     target: Target
     report: Report
+    anchor: Annotated[AnchorInput | None, Field(exclude_if=lambda value: value is None)] = None
+    """The Anchor to make first if there is none (record 0096). It is not made where the workload may not begin: its
+    namespace is not enabled, or another workload has its name. None: a missing anchor stays missing."""
 
 
 class Reported(Payload):
@@ -642,6 +654,8 @@ class Reported(Payload):
     """The sequence of a later status on the anchor, reported before this memory was restored; 0 if ours stands."""
     creator: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
     """As in `Prepared`."""
+    anchored: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the anchor of `ReportInput.anchor` exists."""
 
 
 class WatchInput(Payload):

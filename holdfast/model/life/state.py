@@ -321,6 +321,8 @@ class Operation(Payload):
     """The status it applies to the cluster when it succeeds."""
     creates: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it also creates the components, as soon as the attempt's owner exists (preparations)."""
+    anchors: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it first makes the anchor, since no attempt has begun (reports; record 0096)."""
     restart: Annotated[PromisedRestart | None, Field(exclude_if=lambda value: value is None)] = None
     """The decision that its look must repeat before it removes anything (resets)."""
     removal: Annotated[Operation | None, Field(exclude_if=lambda value: value is None)] = None
@@ -349,6 +351,8 @@ class State(Payload):
     """Whether a preparation may create (record 0065). A run that began under an earlier release goes on as that did."""
     resets_at_once: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether a look may go on to the removal (record 0086). A run of an earlier release goes on as it began."""
+    shows_waits: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether a report may make the anchor before the first attempt (record 0096). Likewise."""
     intent: Intent = Intent()
     attempt: Attempt | None = None
     executions: int = 0
@@ -414,7 +418,7 @@ class State(Payload):
     creator: Annotated[Outside, Field(exclude_if=lambda value: not value)] = ""
     """The user who created that resource, as a worker has read it there, whatever a document says (rows F13, X13)."""
     anchored: bool = False
-    """Whether the anchor may exist: from the first preparation on, until it is released."""
+    """Whether the anchor may exist: from the first preparation or `Operation.anchors` on, until it is released."""
     operation: Operation | None = None
     unsettled: Annotated[Operation | None, Field(exclude_if=lambda value: value is None)] = None
     """A reset that ended without a result: whether its removal has begun is found out before anything is decided."""

@@ -37,6 +37,7 @@ from holdfast.policy.sides.gang import met
 from holdfast.policy.sides.staging import fetching, skipped
 from holdfast.policy.status.audit import audited
 from holdfast.policy.status.report import landmarks, overrun_in, quota_in, report_of, shows_copies
+from holdfast.policy.status.waits import anchored_at, says_another_reason
 from holdfast.policy.values.decision import (
     Cancel,
     Checkpoint,
@@ -149,7 +150,7 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             state = edit(_answered(state), outcome=Phase.FAILED, outcome_failure=failure, unhealthy=None)
             state = cause(enter(state, Phase.FAILED, reason, why, now), reason, why, now)
             attempt = state.attempt
-            if attempt is not None and not state.anchored:
+            if attempt is not None and (not state.anchored or _is_refused_first(spec, state, attempt)):
                 # The attempt was refused before any of its objects was created.
                 return edit(state, attempt=edit(attempt, stage=Stage.GONE, gone_at=now))
             if reason is Reason.WALLTIME_EXCEEDED and state.policy.deletion.at_end is AtEnd.ALL:
@@ -175,6 +176,17 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return _retry(state, why, now)
         case Ignore() | Wait() | Look():
             return state
+
+
+def _is_refused_first(spec: Workload, state: State, attempt: Attempt) -> bool:
+    """Whether a workload that had its Anchor already was refused at its first attempt: it ends as without one."""
+    return (
+        state.shows_waits
+        and spec.source.generation is None
+        and attempt.number == 1
+        and attempt.launch_failure is not None
+        and not attempt.owner_uid
+    )
 
 
 def _answered(state: State) -> State:
@@ -436,7 +448,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     attempt = state.attempt
     if isinstance(decision, Hold):
         until = "a person says retry or cancel" if state.held is not None else "it is scaled up again"
-        return _report(spec, state) or Sleep(None, f"held until {until}: {decision.why}")
+        return _report(spec, state, decision, now) or Sleep(None, f"held until {until}: {decision.why}")
     if attempt is not None and attempt.stage in REMOVING:
         return _removal(state, attempt, now)
     if state.outcome is not None and (attempt is None or attempt.stage is Stage.GONE):
@@ -489,7 +501,7 @@ def _idle(spec: Workload, state: State, decision: Decision, now: datetime) -> St
         if restarts is not None:
             return Run(OperationKind.RESET, decision.why, decides=True, restart=restarts)
         return Run(OperationKind.OBSERVE, decision.why, decides=decision.decides)
-    telling = _report(spec, state)
+    telling = _report(spec, state, decision, now)
     if telling is not None:
         return telling
     if isinstance(decision, Fetch):
@@ -498,7 +510,7 @@ def _idle(spec: Workload, state: State, decision: Decision, now: datetime) -> St
         case Wait(until, why):
             return Sleep(until, why)
         case Ignore(why):
-            return Sleep(None, why)
+            return Sleep(anchored_at(state, decision), why)
         case _:
             return Sleep(None, "nothing is left to decide")
 
@@ -507,14 +519,16 @@ _PASSING = frozenset({Reason.REPLACING, Reason.STARTING})
 """Reasons that pass within a phase: once another reason follows, the status is reported again."""
 
 
-def _report(spec: Workload, state: State) -> Step | None:
+def _report(spec: Workload, state: State, decision: Decision, now: datetime) -> Step | None:
     """Return a report operation if the status changed too much to wait for the next operation, else None."""
     if not state.anchored:
-        return None
+        due = anchored_at(state, decision)
+        what = f"{state.phase.value} ({state.reason.value})"
+        return Run(OperationKind.REPORT, f"showing it in the cluster: {what}") if due and due <= now else None
     if state.owed is not None:
         return Run(OperationKind.REPORT, "telling the cluster what was found, since nothing follows from it yet")
     told, last = report_of(spec, state), state.told
-    if last is not None and told.phase is last.phase:
+    if last is not None and told.phase is last.phase and not says_another_reason(state, told, last):
         if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):
             return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
         if shows_copies(spec) and landmarks(told) != landmarks(last):

@@ -75,6 +75,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     attempt = state.attempt
     first = _first(spec, state, run.kind)
     creates = run.kind is OperationKind.PREPARE and creates_at_once(spec, state)
+    anchors = run.kind is OperationKind.REPORT and attempt is None and spec.source.generation is None
     operation = Operation(
         kind=run.kind,
         attempt=attempt.number if attempt is not None else 0,
@@ -90,11 +91,14 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
         causes=state.causes_total,
         patience=patience(state) if run.kind in _SUBMITTING else None,
         creates=creates,
+        anchors=anchors and state.shows_waits,
     )
     attempt = _configured(spec, state, OperationKind.CREATE if creates else run.kind)
     if creates and attempt is not None:
         attempt = edit(attempt, stage=Stage.PREPARED)  # It may be seen before the operation has ended.
     state = edit(state, operation=operation, sequence=state.sequence + 1, attempt=attempt)
+    if operation.anchors:
+        state = edit(state, anchored=True)
     if run.kind is OperationKind.REPLACE and attempt is not None:
         launches = {name: attempt.launches.get(name, 0) for name in attempt.replacing}
         operation = edit(operation, launches=launches, copies=attempt.replacing_copies)

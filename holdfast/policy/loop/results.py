@@ -116,6 +116,9 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
                 return edit(state, checkpoint=edit(request, answers=edit(answers, at=now)))
         case Removed() if attempt is None or attempt.number == operation.attempt:
             return _removed(state, event, operation, now)
+        case Reported(anchored=False) if operation.anchors:
+            # No anchor shows it: the first attempt tells its causes.
+            return edit(state, anchored=False, told_causes=told_causes)
         case Reported(sequence=sequence) if sequence > state.sequence:
             # The cluster holds a later report, from before this workflow was restored. Report again, above it.
             return edit(state, sequence=sequence, told=None, told_causes=told_causes)

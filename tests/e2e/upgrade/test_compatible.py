@@ -53,7 +53,7 @@ async def test_O4_a_life_under_compatible_with_has_no_marker_and_goes_on_once_th
             assert (await space.site.status(handle)).restarts == 1
             later = await space.submit(appwrapper("later", pod("later")))
             await space.reach(later, "Running", 1)
-            assert names.PATCH_RESETS in await taken(later), "what begins now is this release's own"
+            assert names.PATCH_WAITS in await taken(later), "what begins now is this release's own"
             for one, name in ((handle, "train"), (later, "later")):
                 await space.complete(name)
                 assert str((await space.ended(one)).phase) == "Succeeded"

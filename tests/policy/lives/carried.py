@@ -110,8 +110,10 @@ class Activities(Making):
         )
 
     def report(self, given: Given) -> Steps[Reported]:
+        if given.operation.anchors:
+            yield from self._make(Kind.ANCHOR, ANCHOR, "", 0)
         yield from self._report(given.report)
-        return Reported()
+        return Reported(anchored=given.operation.anchors)
 
     # --- clearing
 

@@ -94,6 +94,8 @@ class Life:
     """Whether graceful removal does not get rid of it."""
     undying: bool = False
     """Whether even forced removal does not."""
+    closed: bool = False
+    """Whether the namespace is not enabled."""
     ran: list[tuple[OperationKind, int, datetime]] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
@@ -183,7 +185,7 @@ class Life:
                     self.now = max(self.now, operation.until)
                 self.tell_result(Removed(gone=not stuck, remnants=remnants, remnants_total=len(remnants)))
             case OperationKind.REPORT:
-                self.tell_result(Reported())
+                self.tell_result(Reported(anchored=operation.anchors and not self.closed))
         self._note()
         return self
 

@@ -49,7 +49,7 @@ class Play:
             spec,
             self.cluster,
             activities(self.cluster, self.weather),
-            State(since=START, policy=spec.policy, resets_at_once=True),
+            State(since=START, policy=spec.policy, resets_at_once=True, shows_waits=True),
         )
         self.worker_up = True
         self.zombies: list[Work] = []
