@@ -35,7 +35,7 @@ def story() -> Story:
     return lived(document("pods"), script("failed-pod-reset"))
 
 
-def judged(story: Story, *, timed: bool = True, **moved: float) -> Verdict:
+def judged(story: Story, timed: bool = True, /, **moved: float) -> Verdict:
     """Judge the life beside an audit log in which some times are moved by seconds."""
     at = {what: time + moved.get(what.replace(" ", "_"), 0) for what, time in TIMES.items()}
     begun = (story.runs[0].began_at - BEGUN).total_seconds()
@@ -81,7 +81,7 @@ def test_P5_a_ledger_that_agrees_with_the_audit_log_holds(story: Story):
 def test_a_ledger_ahead_of_the_cluster_is_noticed_wherever_news_was_kept_away(
     story: Story, moved: dict[str, float], what: str
 ):
-    broken = judged(story, timed=False, **moved).broken
+    broken = judged(story, False, **moved).broken
     assert broken
     assert any(what in text for text in broken)
 
