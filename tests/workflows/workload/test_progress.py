@@ -61,8 +61,9 @@ async def test_P2_a_stall_is_withdrawn_when_steps_go_on_and_the_history_replays(
     patient = SCALED.model_copy(update={"failure_grace_period": timedelta(hours=1)})
     spec = workload(policy=Policy(rules=(rule,), timings=patient), progress=Progress())
     async with environment() as run:
-        run.cluster.hangs_in = 1
         handle = await run.start(spec)
+        await run.running(handle)
+        run.cluster.hangs_in = 1
         await followed(run, 2)
         assert [one.stalled for one in run.cluster.follows] == [False, True]
         assert "NoProgress: no new step for 5m" in (await run.status(handle)).message
