@@ -35,7 +35,7 @@ STACK_UP := --name $(STACK) $(REAL_NODE) $(STACK_CONFIG)
 REPLAY ?= --timeout 120
 BENCH ?=
 
-.PHONY: help setup demo demo-elastic demo-progress test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-release test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs release lock hooks compose-secrets clean
+.PHONY: help setup demo demo-elastic demo-progress test test-all times lint audit format test-pure test-e2e test-row test-chaos test-crash test-peers test-release test-jobsets regressions test-uncached test-torch replay rows manifests mutants bench bench-smoke coverage docs release lock hooks compose-secrets clean test-ledger
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ regressions: setup ## the tests of the defect rows on older code, where each mus
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up $(STACK_UP)
 	@status=0; HOLDFAST_TEST_STACK=$(STACK) $(BIN)/python -m tests.regressions --base $(BASE) $(ARGS) || status=1; \
 		[ -n "$(HOLDFAST_TEST_STACK)" ] || $(BIN)/holdfast dev down --purge --name $(STACK); exit $$status
+
+test-ledger: setup ## the ledger over a million random steps (HOLDFAST_LEDGER_STEPS: how many), half an hour
+	HOLDFAST_LEDGER_STEPS=$(or $(HOLDFAST_LEDGER_STEPS),1000000) $(BIN)/pytest -n 0 -s --timeout 0 -k so_many_random_steps tests/policy/status/test_ledger_lives.py $(ARGS)
 
 test-uncached: setup ## the end-to-end tests with no workflow cache: every task replays its whole history
 	TEST_MAX_CACHED_WORKFLOWS=0 $(MAKE) --no-print-directory test-e2e ARGS="tests/workflows tests/e2e $(ARGS)"

@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.plugins.tiers",
     "tests.plugins.evidence",
     "tests.plugins.progress",
+    "tests.plugins.ledgers",
     "pytester",
 ]
 

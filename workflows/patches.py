@@ -19,6 +19,7 @@ REHEARSED: Final = "changes-are-rehearsed"
 ANSWERS: Final = "answers-are-to-their-request"
 CONTINUED: Final = "a-memory-needs-a-run-before"
 HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
+WITHDRAWN: Final = "a-stall-is-withdrawn"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -29,6 +30,7 @@ SINCE: Final = {
     ANSWERS: "0.2",
     CONTINUED: "0.2",
     HEARD: "0.2",
+    WITHDRAWN: "0.2",
 }
 """The release that brought each patch."""
 

@@ -45,7 +45,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
     from holdfast.policy.sides.gang import GangScale, scaled, unsized
     from holdfast.policy.sides.probe import probed
-    from holdfast.policy.sides.progress import followed
+    from holdfast.policy.sides.progress import followed, is_stalled
     from holdfast.policy.status.explain import explain_of, markdown, status_of
     from holdfast.policy.status.ledger import Moment, Tally
     from holdfast.policy.values import events
@@ -288,6 +288,9 @@ class WorkloadWorkflow:
             number, lambda: probe_of(spec, state, self._uid), f"asking attempt {number} whether it serves", full=full
         )
         number = followed(spec, state)
+        # Before this patch, nobody followed the steps of a workload that had been told to stand still.
+        if number is not None and is_stalled(state) and not workflow.patched(patches.WITHDRAWN):
+            number = None
         self._steps.follow(
             number, lambda: follow_of(spec, state, self._uid), f"following the steps of attempt {number}", full=full
         )

@@ -23,6 +23,7 @@ from holdfast.policy.verdicts.progress import is_news, read, stalled
 async def follow(site: Site, given: FollowInput) -> Followed:
     """Read the steps of the attempt's pods in rounds, until they stand still or the workflow is to hear of them.
 
+    If the workflow knows that they stand still, the only news is that they no longer do.
     A round in which the pods cannot be read teaches nothing, and the clock of a stall does not run meanwhile.
     """
     site.check(given.target)
@@ -35,13 +36,17 @@ async def follow(site: Site, given: FollowInput) -> Followed:
                 pods = await _beating(pod_steps(site, given), record, beats)
                 record = read(record, given.attempt, pods, rules, datetime.now(UTC))
                 failure = stalled(record, rules)
-                if failure is not None or is_news(given.known, told_at, record, rules):
+                if given.stalled:
+                    if failure is None:
+                        return Followed(record=record)
+                elif failure is not None or is_news(given.known, told_at, record, rules):
                     return Followed(record=record, failure=failure)
             await _until(begun + rules.period.total_seconds(), record, beats)
     except asyncio.CancelledError:
         if not is_broken_off():
             raise
-        return Followed(record=record)
+        still = stalled(record, rules) if given.stalled and record is not None else None
+        return Followed(record=record, failure=still)
 
 
 async def _until(due: float, record: StepRecord | None, beats: Beats) -> None:

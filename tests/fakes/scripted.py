@@ -320,10 +320,12 @@ class ScriptedCluster:
             self.news -= 1
             return Followed(record=record)
         try:
-            while self.hangs_in != payload.attempt:
+            while (self.hangs_in == payload.attempt) == payload.stalled:
                 activity.heartbeat()
                 await asyncio.sleep(0.05)
         except asyncio.CancelledError:
+            return Followed(record=record)
+        if payload.stalled:
             return Followed(record=record)
         return Followed(record=record, failure=stall(payload.attempt, record.at, message="no new step for 5m"))
 

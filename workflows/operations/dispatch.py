@@ -65,6 +65,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.loop.operations import patience, patience_left
     from holdfast.policy.loop.promise import memory_of
     from holdfast.policy.loop.results import awaits_acceptance
+    from holdfast.policy.sides.progress import is_stalled
     from holdfast.policy.status.report import shows_copies
     from holdfast.policy.values.edit import edit
     from holdfast.policy.verdicts.fate import matters
@@ -161,7 +162,11 @@ def follow_of(spec: Workload, state: State, uid: str) -> Call:
     if spec.progress is None or state.attempt is None:
         raise ValueError("there is nothing to follow")
     given = FollowInput(
-        target=target_of(spec, state, uid), attempt=state.attempt.number, progress=spec.progress, known=state.steps
+        target=target_of(spec, state, uid),
+        attempt=state.attempt.number,
+        progress=spec.progress,
+        known=state.steps,
+        stalled=is_stalled(state),
     )
     heartbeat = probe_heartbeat(spec.progress)
     return Call(names.ACTIVITY_FOLLOW, names.queue_probe(spec.cluster), given, Followed, ENDLESS, heartbeat=heartbeat)

@@ -20,10 +20,12 @@ class FollowInput(Payload):
     progress: Progress
     known: StepRecord | None = None
     """What was known before it began."""
+    stalled: bool = False
+    """Whether the workflow knows that they stand still: then it returns once they no longer do."""
 
 
 class Followed(Payload):
-    """The standing of the steps, and the failure if they stand still."""
+    """The standing of the steps, and the failure if they stand still; without one, a stall that was told is over."""
 
     record: StepRecord | None = None
     failure: Failure | None = None

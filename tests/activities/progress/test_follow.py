@@ -185,6 +185,23 @@ def test_P2_a_stall_is_told_once_its_bound_is_over(monkeypatch: pytest.MonkeyPat
     assert seconds == 60
 
 
+@ROW("P2", level="pure")
+@pytest.mark.parametrize(
+    ("word", "step"), [({}, 1), ({"phase": "saving"}, 0)], ids=["a new step", "a phase that may be long"]
+)
+def test_P2_a_stall_that_was_told_is_news_again_only_once_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, word: dict[str, Any], step: int
+):
+    first, _ = followed(monkeypatch, lambda _: at_step(0), given())
+    assert first.record is not None
+    known = first.record.model_copy(update={"fresh": False, "quiet": 3600.0})
+    later = lambda now: at_step(step, **word) if now >= 7200 else at_step(0)  # noqa: E731
+    came, seconds = followed(monkeypatch, later, given(known=known, stalled=True))
+    assert (came.failure, seconds) == (None, 7200)
+    assert came.record is not None
+    assert came.record.quiet == 0
+
+
 @ROW("P1", level="pure")
 def test_P1_a_workload_that_steps_well_is_told_of_every_five_minutes(monkeypatch: pytest.MonkeyPatch):
     start, _ = followed(monkeypatch, lambda _: at_step(1), given())

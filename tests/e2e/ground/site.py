@@ -39,7 +39,9 @@ from holdfast.model import Explanation, Status, Workload
 from holdfast.relay import relayed
 from holdfast.worker.cleanup.namespace import enable
 from tests.e2e.ground.hatchery import Forked
-from tests.plugins import scene
+from tests.e2e.witness import goodput
+from tests.e2e.witness.audit import place_in, since
+from tests.plugins import ledgers, scene
 from tests.plugins.spent import CLEAN_UP, CONDITION, NAMESPACE, TEMPORAL_NAMESPACE, WORKER, spent
 
 FAST = {
@@ -84,6 +86,8 @@ class Worker:
     process: subprocess.Popen[bytes] | Forked
     log: Path
     health: str
+    plain: bool = True
+    """Whether it was started with a worker's own settings: all of its requests reach the API server at once."""
 
     def ready_since(self) -> datetime:
         """When it said that it was ready."""
@@ -120,6 +124,10 @@ class Site:
     namespaces: list[str] = field(default_factory=list)
     forks: bool = "PYTEST_VERSION" in os.environ and not os.environ.get("TEST_EXEC")
     """Whether its workers are forked from a process that has loaded Holdfast already."""
+    log_begun: tuple[int, int] = (0, 0)
+    """The audit log's inode and size as the site was opened."""
+    judged: set[str] = field(default_factory=set[str])
+    """The workflow runs whose ledgers have been judged."""
 
     # --- workers
 
@@ -154,7 +162,8 @@ class Site:
             **CACHED,
             **environment,
         }
-        worker = Worker(self._started(["worker", *arguments], env, log, program), log, health)
+        plain = not (arguments or environment or kubeconfig or program)
+        worker = Worker(self._started(["worker", *arguments], env, log, program), log, health, plain)
         self.workers.append(worker)
         return worker
 
@@ -289,6 +298,21 @@ class Site:
             "COLUMNS": "160",
         }
         return executable(), environment
+
+    async def judge_ledgers(self, query: str = "") -> None:
+        """Judge the ledgers of its workloads, or of those that a query names, by their histories and the audit log.
+
+        Raises:
+            AssertionError: saying where a ledger is wrong.
+        """
+        plain = len(self.workers) == 1 and self.workers[0].plain and self.workers[0].process.poll() is None
+        log = since(self.audit_log, *self.log_begun)
+        with spent(CLEAN_UP):
+            verdict = await goodput.judged(
+                self.client, self.temporal_address, query, log, timed=plain, done=self.judged
+            )
+        ledgers.VERDICTS.append(verdict)
+        assert not verdict.broken, "\n".join(verdict.broken)
 
     async def close(self) -> None:
         """Stop the workers, remove the namespaces, end what still runs."""
@@ -450,6 +474,7 @@ async def open_site(
             client=await Client.connect(target, namespace=cluster, data_converter=pydantic_data_converter),
             cluster=cluster,
             temporal_address=address,
+            log_begun=place_in(stack.audit_log),
         )
         scene.OPEN.append(site)
         try:
@@ -457,6 +482,8 @@ async def open_site(
         except BaseException:
             scene.GATHERED.append(await asyncio.to_thread(scene.gather, site))
             raise
+        else:
+            await site.judge_ledgers()
         finally:
             scene.OPEN.remove(site)
             await site.close()

@@ -217,6 +217,7 @@ async def open_space(site: Site, *kinds: tuple[str, str]) -> AsyncIterator[Space
         space = Space(site, namespace, truth)
         try:
             yield space
+            await site.judge_ledgers(f'{names.SA_NAMESPACE} = "{namespace}"')
         finally:
             await space.close()
 

@@ -66,6 +66,12 @@ class Request:
         return f"{self.at:%H:%M:%S.%f} {self.verb} {what} {self.code}"
 
 
+def place_in(log: Path) -> tuple[int, int]:
+    """Return the audit log's inode and size: everything that is logged from now on comes after that place."""
+    found = log.stat()
+    return found.st_ino, found.st_size
+
+
 def since(log: Path, inode: int, offset: int) -> Iterator[BinaryIO]:
     """Open the audit log from a place on: what the API server has put aside meanwhile, and then what it writes now.
 
@@ -95,8 +101,7 @@ class Audit:
 
     def __init__(self, log: Path, namespace: str) -> None:
         self._log, self._namespace = log, namespace
-        begun = log.stat()
-        self._inode, self._offset = begun.st_ino, begun.st_size
+        self._inode, self._offset = place_in(log)
         self._rest = b""
         self._seen: list[Request] = []
 

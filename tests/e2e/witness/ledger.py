@@ -70,6 +70,17 @@ class Deletion:
     options: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class PodStatus:
+    """One change of a pod's status."""
+
+    received: datetime
+    phase: str
+    """Empty: the change left it as it was."""
+    finished: tuple[datetime, ...]
+    """When containers ended that have ended by now, in the whole seconds that the API server keeps."""
+
+
 @dataclass
 class Ledger:
     """What a log tells."""
@@ -78,6 +89,8 @@ class Ledger:
     deletions: list[Deletion] = field(default_factory=list[Deletion])
     submitted: dict[Place, datetime] = field(default_factory=dict[Place, datetime])
     """When each attempt's owner was marked submitted, by the place of the owner."""
+    statuses: dict[Place, list[PodStatus]] = field(default_factory=dict[Place, list[PodStatus]])
+    """The changes of each pod's status, oldest first, by the place of the pod."""
     _removed: dict[str, tuple[datetime, datetime, int]] = field(default_factory=dict)
     _free: dict[Place, list[datetime]] = field(default_factory=dict)
 
@@ -98,6 +111,8 @@ class Ledger:
         if thing.get("subresource"):
             if thing["resource"] == names.ATTEMPT_PLURAL and _marks_submitted(entry) and code == 200:
                 self.submitted.setdefault(_place(thing), _answered(entry))
+            elif (thing["resource"], thing["subresource"], code) == ("pods", "status", 200):
+                self.statuses.setdefault(_place(thing), []).append(_pod_status(entry))
             return
         if verb == "delete":
             self.deletions.append(_deletion(entry, thing, code))
@@ -167,10 +182,10 @@ def read(lines: Iterable[bytes]) -> Ledger:
     return ledger.settle()
 
 
-def within(logs: Iterable[Iterable[bytes]], namespace: str) -> Ledger:
-    """Return what logs tell of a namespace."""
-    needle = f'"namespace":"{namespace}"'.encode()
-    return read(line for log in logs for line in log if needle in line)
+def within(logs: Iterable[Iterable[bytes]], *namespaces: str) -> Ledger:
+    """Return what logs tell of some namespaces."""
+    needles = [f'"namespace":"{namespace}"'.encode() for namespace in namespaces]
+    return read(line for log in logs for line in log if any(needle in line for needle in needles))
 
 
 def lines_of(log: Path) -> Iterator[bytes]:
@@ -182,6 +197,14 @@ def lines_of(log: Path) -> Iterator[bytes]:
 
 def _marks_submitted(entry: Mapping[str, Any]) -> bool:
     return ((entry.get("requestObject") or {}).get("status") or {}).get("submitted") is True
+
+
+def _pod_status(entry: Mapping[str, Any]) -> PodStatus:
+    status = (entry.get("requestObject") or {}).get("status") or {}
+    states = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
+    ends = [state["terminated"]["finishedAt"] for state in states if (state.get("terminated") or {}).get("finishedAt")]
+    finished = tuple(datetime.fromisoformat(end).replace(microsecond=0) for end in ends)
+    return PodStatus(_received(entry), status.get("phase") or "", finished)
 
 
 def _deletion(entry: Mapping[str, Any], thing: Mapping[str, Any], code: int) -> Deletion:

@@ -23,7 +23,7 @@ from holdfast import names
 from holdfast.activities.kube.client import Unreachable
 from holdfast.model import OperationKind
 from tests.e2e.ground.site import Site, until
-from tests.e2e.witness.audit import since
+from tests.e2e.witness.audit import place_in, since
 
 KINDS = (
     ("v1", "Pod"),
@@ -102,8 +102,7 @@ class Truth:
         self.kinds = kinds
         self.lives: dict[str, Life] = {}
         self.statuses: dict[str, list[Status]] = {}
-        begun = site.stack.audit_log.stat()
-        self._inode, self._offset = begun.st_ino, begun.st_size
+        self._inode, self._offset = place_in(site.stack.audit_log)
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- watching

@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 
 from holdfast.model import (
+    Action,
     Checkpoint,
     CheckpointProtocol,
+    Failure,
     FailureClass,
+    Match,
     OperationKind,
     Phase,
     Policy,
     Progress,
     Reason,
+    Rule,
+    Scope,
     State,
     Timings,
     Workload,
@@ -89,6 +94,54 @@ def test_P2_a_stall_is_confirmed_by_a_live_look_and_restarts_the_workload():
         "the workload: NoProgress: step 1,234, no new step for 5m; bound 3m (as declared) (rule no-progress)"
     ]
     assert followed(life.spec, life.state) == 2
+
+
+def waits() -> Life:
+    """Return a life that has stood still for 5 minutes, under a rule that gives such a failure a grace of 15."""
+    spec = training()
+    rule = Rule(name="stall", match=Match(classes=(FailureClass.NO_PROGRESS,)), action=Action())
+    timings = edit(FAST, failure_grace_period=timedelta(minutes=15))
+    life = stalls(Life(spec=edit(spec, policy=edit(spec.policy, rules=(rule,), timings=timings))).runs(), 1234)
+    assert life.state.unhealthy is not None
+    return life
+
+
+@ROW("P2", level="pure")
+@pytest.mark.parametrize("seen", [{"step": 1235}, {"step": 1234, "phase": "saving"}, {"step": 1200, "pods": "y"}])
+def test_P2_a_stall_is_withdrawn_when_steps_go_on_within_the_grace(seen: dict[str, Any]):
+    life = waits()
+    assert followed(life.spec, life.state) == 1, "its steps are still followed"
+    life.after(minutes=2).tell(StepsRead(1, StepRecord(**{"attempt": 1, "at": life.now, "pods": "x"} | seen)))
+    assert life.state.attempt is not None
+    assert (life.state.unhealthy, life.state.attempt.told) == (None, None)
+    life.after(minutes=30)
+    assert (life.state.phase, life.attempt, life.state.restarts) == (Phase.RUNNING, 1, 0)
+    assert "no new step" not in explain_of(life.spec, life.state, life.now).now
+    again(stalls(life, 1235, minutes=20).after(minutes=15))
+    assert (life.attempt, life.state.restarts) == (2, 1), "and it may stand still again"
+
+
+@ROW("P2", level="pure")
+def test_P2_a_stall_that_lasts_restarts_after_the_grace_and_is_followed_until_then():
+    life = waits()
+    life.after(minutes=5).tell(StepsRead(1, at_step(life, 1234, quiet=600.0), stall(1, life.now)))
+    assert life.state.unhealthy is not None
+    life.hold.add(OperationKind.REMOVE)
+    life.after(minutes=15)
+    assert life.state.operation is not None
+    assert followed(life.spec, life.state) is None, "its removal is decided"
+
+
+@ROW("P2", level="pure")
+def test_P2_another_failure_that_was_told_is_not_withdrawn_by_steps():
+    life = Life(spec=training()).runs()
+    assert life.state.attempt is not None
+    told = Failure(cls=FailureClass.PROBE, scope=Scope.WORKLOAD, reason=Reason.PROBE_FAILED, time=life.now, attempt=1)
+    state = edit(life.state, attempt=edit(life.state.attempt, told=told))
+    assert followed(life.spec, state) is None
+    after = fold(state, StepsRead(1, at_step(life, 9)), life.now)
+    assert after.attempt is not None
+    assert after.attempt.told == told
 
 
 @ROW("P2", level="pure")

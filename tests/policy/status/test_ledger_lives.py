@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
@@ -15,12 +16,16 @@ from holdfast.model.life.ledger import Bucket, Span, milliseconds, totals
 from holdfast.policy.status.ledger import Moment, bucket_of, spans_of
 from tests.policy.lives.life import START
 from tests.policy.lives.play import Play
-from tests.policy.lives.script import walk
+from tests.policy.lives.script import step, walk
 from tests.policy.lives.submitted import ORDERED, PARKED, READING, SAVING, SAVING_PARKED, SPEC, STREAMS
 
-SPECS = st.sampled_from((SPEC, STREAMS, ORDERED, PARKED, READING, SAVING, SAVING_PARKED))
+DOCUMENTS = (SPEC, STREAMS, ORDERED, PARKED, READING, SAVING, SAVING_PARKED)
+SPECS = st.sampled_from(DOCUMENTS)
 SEEDS = st.integers(0, 2**32)
 MOVES = 60
+LONGEST = 400
+STEPS = int(os.environ.get("HOLDFAST_LEDGER_STEPS", "1000"))
+BEGUN = int(os.environ.get("HOLDFAST_LEDGER_SEED", "20261128"))
 RAN = {Bucket.STARTING, Bucket.PRODUCTIVE, Bucket.LOST, Bucket.DETECTING}
 """The buckets between which time may be moved once more is known."""
 
@@ -35,10 +40,8 @@ def counted(play: Play) -> tuple[Span, ...]:
     return spans_of(START, play.flow.moments, play.cluster.now)
 
 
-@pytest.mark.row("P5", level="pure")
-@given(spec=SPECS, seed=SEEDS)
-def test_P5_the_buckets_of_any_life_add_up_to_its_age(spec: Workload, seed: int):
-    play = lived(spec, seed)
+def assert_adds_up(play: Play) -> None:
+    """Each millisecond of the life is in one bucket, and its spans meet."""
     spans = counted(play)
     assert spans[0].begin == START
     assert all(one.end == other.begin for one, other in pairwise(spans))
@@ -46,6 +49,29 @@ def test_P5_the_buckets_of_any_life_add_up_to_its_age(spec: Workload, seed: int)
     assert sum(totals(spans).values()) == milliseconds(START, spans[-1].end)
     if play.flow.state.outcome is None:
         assert milliseconds(spans[-1].end, play.cluster.now) == 0
+
+
+@pytest.mark.row("P5", level="pure")
+@given(spec=SPECS, seed=SEEDS)
+def test_P5_the_buckets_of_any_life_add_up_to_its_age(spec: Workload, seed: int):
+    assert_adds_up(lived(spec, seed))
+
+
+@pytest.mark.row("P5", level="pure")
+def test_P5_the_buckets_add_up_over_so_many_random_steps():
+    """`make test-ledger` takes a million of them, in lives of up to 400; a seed says which."""
+    random, taken, lives = Random(BEGUN), 0, 0
+    while taken < STEPS:
+        play = Play(random.choice(DOCUMENTS))
+        for _ in range(random.randint(1, LONGEST)):
+            if play.flow.ended is not None:
+                break
+            step(play, random)
+            taken += 1
+        assert_adds_up(play)
+        assert_moves_only_time_with_pods(play)
+        lives += 1
+    print(f"the ledgers of {lives:,} lives add up, over {taken:,} random steps from seed {BEGUN} on")
 
 
 def resets_of(play: Play) -> list[tuple[datetime, datetime]]:
@@ -58,11 +84,8 @@ def resets_of(play: Play) -> list[tuple[datetime, datetime]]:
     return found
 
 
-@pytest.mark.row("P5", level="pure")
-@given(spec=SPECS, seed=SEEDS)
-def test_P5_only_time_with_pods_is_moved_between_buckets(spec: Workload, seed: int):
+def assert_moves_only_time_with_pods(play: Play) -> None:
     """A second, naive count: each state's own bucket, over the time in which it held."""
-    play = lived(spec, seed)
     spans = counted(play)
     naive = dict.fromkeys(Bucket, timedelta())
     at, bucket, resets = START, Bucket.QUEUED, resets_of(play)
@@ -76,6 +99,12 @@ def test_P5_only_time_with_pods_is_moved_between_buckets(spec: Workload, seed: i
     total = totals(spans)
     for one in set(Bucket) - RAN:
         assert total[one] == pytest.approx(naive[one] / timedelta(milliseconds=1), abs=len(spans)), one
+
+
+@pytest.mark.row("P5", level="pure")
+@given(spec=SPECS, seed=SEEDS)
+def test_P5_only_time_with_pods_is_moved_between_buckets(spec: Workload, seed: int):
+    assert_moves_only_time_with_pods(lived(spec, seed))
 
 
 @pytest.mark.row("P5", level="pure")

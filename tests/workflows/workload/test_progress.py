@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast import names
-from holdfast.model import Policy, Progress, Workload
+from holdfast.model import Action, FailureClass, Match, Policy, Progress, Rule, Workload
 from holdfast.past.decode import read_run
 from holdfast.past.story import story_of
 from tests.policy.lives.life import RULES, workload
@@ -53,6 +54,30 @@ async def test_P2_a_stall_resets_and_the_next_attempt_knows_what_was_learned(env
         story = story_of([await read_run(past, run.client.data_converter)])
         assert story.exact, "its past reads as it was lived"
         assert any("NoProgress" in told.cause.message for told in story.causes.values())
+
+
+async def test_P2_a_stall_is_withdrawn_when_steps_go_on_and_the_history_replays(environment: Environment):
+    rule = Rule(name="stall", match=Match(classes=(FailureClass.NO_PROGRESS,)), action=Action())
+    patient = SCALED.model_copy(update={"failure_grace_period": timedelta(hours=1)})
+    spec = workload(policy=Policy(rules=(rule,), timings=patient), progress=Progress())
+    async with environment() as run:
+        handle = await run.start(spec)
+        await run.running(handle)
+        run.cluster.hangs_in = 1
+        await followed(run, 2)
+        assert [one.stalled for one in run.cluster.follows] == [False, True]
+        assert "NoProgress: no new step for 5m" in (await run.status(handle)).message
+        run.cluster.hangs_in = 0
+        await followed(run, 3)
+        assert not run.cluster.follows[2].stalled
+        status = await run.status(handle)
+        assert "no new step" not in status.message
+        assert (status.phase, status.attempt, status.restarts) == ("Running", 1, 0)
+        await handle.signal(names.SIGNAL_CANCEL, "enough")
+        assert (await handle.result()).phase == "Cancelled"
+        await replays(handle)
+        story = story_of([await read_run((await handle.fetch_history()).events, run.client.data_converter)])
+        assert story.exact, "its past reads as it was lived"
 
 
 async def test_P1_each_news_costs_the_same_events_and_the_next_run_knows_what_was_learned(environment: Environment):
