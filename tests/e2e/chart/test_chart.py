@@ -7,32 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import os
 import re
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
-from holdfast.local import Stack, StackError
-from holdfast.local.node.real_node import RealNode, import_images
-from tests.e2e.door.chart import RELEASE, ROOT, WORKERS, helm, workers
-from tests.e2e.door.worker_image import write_worker_image
-from tests.e2e.ground.proxy import Proxy, address_in
-from tests.e2e.ground.site import executable
+from holdfast.local import Stack
+from holdfast.local.node.real_node import RealNode
+from tests.e2e.chart.helm import RELEASE, ROOT, WORKERS, helm, workers
+from tests.e2e.chart.installed import holdfast, load_image, reachable, told, values, write_image
 from tests.shared_stack import own_stack
 from tests.worker.temporal.authority import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(900)]
-IMAGE = "holdfast.local/worker"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -43,55 +37,6 @@ def bare(tmp_path: Path) -> Iterator[Stack]:
         pytest.skip("a real kubelet needs root")
     with own_stack("chart", tmp_path / "stack", nodes=2, real_node=True, apply=False) as made:
         yield made
-
-
-@asynccontextmanager
-async def reachable(stack: Stack) -> AsyncIterator[tuple[Proxy, Proxy]]:
-    """Let pods reach the API server and Temporal, which listen on loopback: on the address of their node."""
-    own = RealNode(stack.directory).address
-    temporal = urlsplit(f"//{stack.temporal_address}")
-    assert temporal.hostname is not None
-    assert temporal.port is not None
-    async with AsyncExitStack() as exits:
-        found: list[Proxy] = []
-        for host, port in (address_in(stack.kubeconfig), (temporal.hostname, temporal.port)):
-            proxy = Proxy(host, port, own)
-            await proxy.start()
-            exits.push_async_callback(proxy.close)
-            found.append(proxy)
-        yield found[0], found[1]
-
-
-def values(stack: Stack, api: Proxy, temporal: Proxy) -> dict[str, Any]:
-    """Return what a cluster without a network for services needs besides: the API server by a name that it has."""
-    name = "kubernetes.default.svc"
-    return {
-        "cluster": "prod",
-        "temporal": {"address": f"{temporal.own_host}:{temporal.own_port}"},
-        "image": {"repository": IMAGE, "tag": "1", "pullPolicy": "Never"},
-        "appwrappers": {"byDefault": True},
-        # The stack's kubelet counts no local storage.
-        "resources": {kind: {"ephemeral-storage": None} for kind in ("requests", "limits")},
-        "env": [
-            {"name": "KUBERNETES_SERVICE_HOST", "value": name},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": str(api.own_port)},
-        ],
-        "pod": {
-            "nodeSelector": {"holdfast.dev/node": "real"},
-            "tolerations": [{"key": "holdfast.dev/real", "operator": "Exists"}],
-            "hostAliases": [{"ip": api.own_host, "hostnames": [name]}],
-        },
-    }
-
-
-def holdfast(stack: Stack, *argv: str, keys: Path | None = None) -> str:
-    """Run a command as an administrator would, with a key file if one is given, and return what it prints."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "TEMPORAL_"))}
-    env |= {**stack.environment, "HOLDFAST_CLUSTER": "prod"}
-    env |= {"HOLDFAST_CODEC_KEYS": str(keys)} if keys else {}
-    done = subprocess.run([*executable(), *argv], capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def lives(stack: Stack, name: str) -> None:
@@ -106,11 +51,9 @@ def lives(stack: Stack, name: str) -> None:
 
 @pytest.mark.row("F15", level="e2e")
 async def test_F15_the_chart_installs_it_and_it_goes_again(bare: Stack, tmp_path: Path):
-    await asyncio.to_thread(write_worker_image, tmp_path / "worker.tar", f"{IMAGE}:1", tmp_path / "installed")
-    ctr = await asyncio.to_thread(bare.binary, "ctr")
-    await asyncio.to_thread(import_images, RealNode(bare.directory), ctr, tmp_path / "worker.tar")
+    await load_image(bare, await write_image(tmp_path), RealNode(bare.directory))
     async with reachable(bare) as (api, temporal):
-        await asyncio.to_thread(_lifecycle, bare, tmp_path, values(bare, api, temporal))
+        await asyncio.to_thread(_lifecycle, bare, tmp_path, values(api, temporal))
 
 
 def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
@@ -125,7 +68,7 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
     try:
         assert "Holdfast runs for cluster prod" in helm("install", *own, kubeconfig=stack.kubeconfig)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{_told(stack)}") from None
+        raise AssertionError(f"{error}\n{told(stack)}") from None
     pods = stack.kubectl("get", "pods", "--namespace", "holdfast-system", "-o", "name").split()
     assert len(pods) == 4
     holdfast(stack, "namespace", "enable", "research")
@@ -184,13 +127,3 @@ def _secured(stack: Stack, directory: Path, own: tuple[str, ...]) -> None:
 
 def test_the_manifests_are_as_the_chart_has_them():
     assert WORKERS.read_text() == workers(), "make manifests"
-
-
-def _told(stack: Stack) -> str:
-    """Return what on-call would look at."""
-    there = ("--namespace", "holdfast-system")
-    told = [stack.kubectl("get", "pods,replicasets,events", "-o", "wide", *there)]
-    for pod in stack.kubectl("get", "pods", "-o", "name", *there).split():
-        with contextlib.suppress(StackError):
-            told.append(stack.kubectl("logs", pod, "--tail=10", *there))
-    return "\n".join(told)
