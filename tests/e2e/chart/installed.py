@@ -80,11 +80,10 @@ async def load_image(stack: Stack, archive: Path, *nodes: RealNode) -> None:
         await asyncio.to_thread(import_images, node, ctr, archive)
 
 
-def holdfast(stack: Stack, *argv: str, keys: Path | None = None) -> str:
-    """Run a command as an administrator would, with a key file if one is given, and return what it prints."""
+def holdfast(stack: Stack, *argv: str, **environment: str) -> str:
+    """Run a command as an administrator would, and return what it prints."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "TEMPORAL_"))}
-    env |= {**stack.environment, "HOLDFAST_CLUSTER": CLUSTER}
-    env |= {"HOLDFAST_CODEC_KEYS": str(keys)} if keys else {}
+    env |= {**stack.environment, "HOLDFAST_CLUSTER": CLUSTER, **environment}
     done = subprocess.run([*executable(), *argv], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from holdfast.local import Stack
@@ -28,11 +27,17 @@ class SecondNode:
         layout.directory.mkdir()
         (layout.directory / "pki").symlink_to(stack.layout.pki)
         self.real = RealNode(layout.directory)
+        """Its paths."""
         self._stack = stack
         self._runner = Runner(layout, StackState(f"{stack.name}-second"))
 
-    def start(self) -> None:
-        """Start its parts, and wait until it is ready."""
+    @property
+    def runs(self) -> bool:
+        """Whether it is there."""
+        return self._runner.process("kubelet") is not None
+
+    def start(self, *archives: Path) -> None:
+        """Start its parts with the images of these archives beside its own, and wait until it is ready."""
         stack, runner = self._stack, self._runner
         prepare(self.real, stack.binary("containerd-shim-runc-v2"))
         self._lead_out()
@@ -47,7 +52,8 @@ class SecondNode:
         for part in parts(runner.layout, self.real, binaries, runner.state.ports):
             runner.start(replace(part, argv=tuple(map(mine, part.argv))))
             if part.name == "containerd":
-                import_images(self.real, stack.binary("ctr"))
+                for archive in (None, *archives):
+                    import_images(self.real, stack.binary("ctr"), archive)
         stack.kubectl("wait", "--for=create", "--timeout=60s", f"node/{NAME}")
         stack.kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"node/{NAME}")
 
@@ -69,14 +75,3 @@ class SecondNode:
         config = json.loads(file.read_text())
         config["plugins"][0]["isDefaultGateway"] = True
         file.write_text(json.dumps(config))
-
-
-@contextlib.contextmanager
-def second_node(stack: Stack) -> Iterator[SecondNode]:
-    """Add the node to a stack for as long as the block lasts."""
-    node = SecondNode(stack)
-    try:
-        node.start()
-        yield node
-    finally:
-        node.remove()

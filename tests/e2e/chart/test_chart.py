@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import os
 import re
 import socket
 import ssl
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ import yaml
 
 from holdfast.local import Stack
 from holdfast.local.node.real_node import RealNode
+from holdfast.local.programs.images import Image, write_images
+from holdfast.local.programs.python_layer import add
 from tests.e2e.chart.helm import RELEASE, ROOT, WORKERS, helm, workers
 from tests.e2e.chart.installed import holdfast, load_image, reachable, told, values, write_image
+from tests.e2e.ground.proxy import Proxy
 from tests.shared_stack import own_stack
 from tests.worker.temporal.authority import Authority
 
@@ -54,6 +59,57 @@ async def test_F15_the_chart_installs_it_and_it_goes_again(bare: Stack, tmp_path
     await load_image(bare, await write_image(tmp_path), RealNode(bare.directory))
     async with reachable(bare) as (api, temporal):
         await asyncio.to_thread(_lifecycle, bare, tmp_path, values(api, temporal))
+
+
+@pytest.mark.row("F15", level="e2e")
+async def test_F15_tried_out_with_a_temporal_of_the_charts_own(bare: Stack, tmp_path: Path):
+    image = "holdfast.local/temporal:1"
+    await asyncio.to_thread(_write_temporal, tmp_path / "temporal.tar", image, bare.binary("temporal"))
+    node = RealNode(bare.directory)
+    await load_image(bare, tmp_path / "temporal.tar", node)
+    await load_image(bare, await write_image(tmp_path), node)
+    async with reachable(bare) as (api, _):
+        # Stands for the Service, since the cluster has no network for services.
+        service = Proxy("", 7233, api.own_host, 7233)
+        given = values(api, [service])
+        given["temporal"] = {"devServer": {"enabled": True, "image": image}}
+        given["pod"]["hostAliases"][0]["hostnames"].append("holdfast-temporal.holdfast-system.svc")
+        given["networkPolicy"] = {"enabled": True}
+        await service.start()
+        try:
+            await asyncio.to_thread(_tried_out, bare, tmp_path, given, service)
+        finally:
+            await service.close()
+
+
+def _tried_out(stack: Stack, directory: Path, given: dict[str, Any], service: Proxy) -> None:
+    file = directory / "values.yaml"
+    file.write_text(yaml.safe_dump(given))
+    stack.kubectl("create", "namespace", "holdfast-system")
+    stack.kubectl("label", "namespace", "holdfast-system", RESTRICTED)
+    own = (*RELEASE, "--values", str(file))
+    assert "port-forward" in helm("install", *own, kubeconfig=stack.kubeconfig)
+    there = ("--namespace", "holdfast-system")
+    pods = ("pod", *there, "-l", "app.kubernetes.io/component=temporal")
+    stack.kubectl("rollout", "status", "deployment/holdfast-temporal", *there, "--timeout=60s")
+    service.host = stack.kubectl("get", *pods, "-o", "jsonpath={.items[0].status.podIP}")
+    helm("upgrade", *own, "--wait", "--timeout", "5m", kubeconfig=stack.kubeconfig)
+    temporal = {"TEMPORAL_ADDRESS": f"{service.own_host}:{service.own_port}"}
+    holdfast(stack, "namespace", "enable", "research", **temporal)
+    lives(stack, "first")
+    assert "Succeeded" in holdfast(stack, "history", "research/first", **temporal)
+    helm("test", *RELEASE[:1], *RELEASE[2:], "--timeout", "2m", kubeconfig=stack.kubeconfig)
+    holdfast(stack, "uninstall", "--yes", "--workloads", "remove", **temporal)
+    helm("uninstall", *RELEASE[:1], *RELEASE[2:], "--wait", kubeconfig=stack.kubeconfig)
+    assert not stack.kubectl("get", "deployment,service", *there, "-o", "name").split()
+
+
+def _write_temporal(target: Path, tag: str, program: Path) -> None:
+    """Write an image with Temporal's CLI, as the published one has it."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        add(tar, "bin/temporal", program.read_bytes(), 0o755)
+    write_images(target, [Image(tag, ["temporal"], [layer.getvalue()])])
 
 
 def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
@@ -103,7 +159,7 @@ def _secured(stack: Stack, directory: Path, own: tuple[str, ...]) -> None:
     secrets = "temporal.codec.secret=codec,temporal.codec.acceptPlaintext=true,rendezvous.certificateSecret=gangs"
     helm("upgrade", *own, "--set", f"replicas=1,{secrets}", kubeconfig=stack.kubeconfig)
     lives(stack, "fourth")
-    assert "Succeeded" in holdfast(stack, "history", "research/fourth", keys=keys)
+    assert "Succeeded" in holdfast(stack, "history", "research/fourth", HOLDFAST_CODEC_KEYS=str(keys))
     show = ("workflow", "show", "--address", stack.temporal_address, "--output", "json", "--workflow-id")
     program = str(stack.binary("temporal"))
     shown = {

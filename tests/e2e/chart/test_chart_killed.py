@@ -1,4 +1,4 @@
-"""The parts of an installation by the chart, killed one after the other under live workloads (row O8).
+"""The parts of an installation by the chart, killed one after the other under live workloads (row O1).
 
 Two real nodes run the chart's pods, and two Temporal servers on a PostgreSQL serve them. `make test-peers` runs this.
 What it measures is the table in docs/recovery.md.
@@ -31,7 +31,7 @@ from holdfast.local.node.real_node import NODE, RealNode
 from holdfast.relay import relayed
 from tests.e2e.chart.helm import RELEASE, helm
 from tests.e2e.chart.installed import CLUSTER, NAMESPACE, load_image, reachable, told, values, write_image
-from tests.e2e.chart.second_node import NAME, SecondNode, second_node
+from tests.e2e.chart.second_node import NAME, SecondNode
 from tests.e2e.ground.site import Site, until
 from tests.e2e.ground.space import Space, open_space
 from tests.e2e.upgrade import lives
@@ -60,6 +60,7 @@ class Chart:
 
     site: Site
     second: SecondNode
+    image: Path
     values: Path
 
     async def kubectl(self, *argv: str) -> str:
@@ -92,12 +93,16 @@ class Chart:
 
         await until(check, 180, lambda: f"the workers are ready: {told(self.site.stack)}", pause=0.3)
 
-    async def spread(self) -> None:
-        """Have each node run one pod of each Deployment."""
+    async def whole(self) -> None:
+        """Have both nodes be there, with one pod of each Deployment on each."""
+        if not self.second.runs:
+            await asyncio.to_thread(self.second.start, self.image)
+        await self.upgrade("--create-namespace")
         for component in COMPONENTS:
             if len({pod["spec"].get("nodeName") for pod in await self.pods(component)}) < 2:
-                await self.kubectl("rollout", "restart", f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
-                await self.kubectl("rollout", "status", f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
+                there = (f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
+                await self.kubectl("rollout", "restart", *there)
+                await self.kubectl("rollout", "status", *there)
         await self.ready()
 
 
@@ -145,15 +150,19 @@ async def chart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chart
         pytest.skip(str(error))
     directory = tmp_path_factory.mktemp("chart")
     own = own_stack("chart", directory / "stack", nodes=2, real_node=True, ha=True, apply=False)
-    with own as stack, second_node(stack) as second:
+    with own as stack:
         archive = await write_image(directory)
-        await load_image(stack, archive, RealNode(stack.directory), second.real)
-        async with reachable(stack) as (api, temporal), opened(stack, directory) as site:
-            file = directory / "values.yaml"
-            file.write_text(yaml.safe_dump(values(api, temporal)))
-            found = Chart(site, second, file)
-            await found.upgrade("--create-namespace")
-            yield found
+        await load_image(stack, archive, RealNode(stack.directory))
+        second = SecondNode(stack)
+        try:
+            async with reachable(stack) as (api, temporal), opened(stack, directory) as site:
+                file = directory / "values.yaml"
+                file.write_text(yaml.safe_dump(values(api, temporal)))
+                found = Chart(site, second, archive, file)
+                await found.whole()
+                yield found
+        finally:
+            second.remove()
 
 
 @asynccontextmanager
@@ -204,7 +213,6 @@ async def rolled(chart: Chart, sentinels: Sentinels) -> None:
 
 
 async def drained(chart: Chart, _: Sentinels) -> None:
-    await chart.spread()
     await chart.kubectl("drain", NAME, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s")
     for component in COMPONENTS:
         assert {pod["spec"].get("nodeName") for pod in await chart.pods(component)} <= {NODE, None}
@@ -226,7 +234,6 @@ def parts(*names: str) -> Kill:
 
 
 async def lost(chart: Chart, _: Sentinels) -> None:
-    await chart.spread()
     await asyncio.to_thread(chart.second.lose)
 
 
@@ -259,16 +266,17 @@ CASES: Final = {
     "the API server": Case(parts("kube-apiserver"), away=True, exact=False),
     "etcd": Case(parts("etcd"), away=True, exact=False),
     "controller manager and scheduler": Case(parts("kube-controller-manager", "kube-scheduler")),
-    "a node lost": Case(lost, within=SILENT + UNWATCHED),  # The last: it does not come back.
+    "a node lost": Case(lost, within=SILENT + UNWATCHED),
 }
 
 
-@pytest.mark.row("O8", level="e2e")
+@pytest.mark.row("O1", level="e2e")
 @pytest.mark.parametrize("name", CASES)
-async def test_O8_with_a_part_of_the_installation_killed_nothing_is_lost_reset_or_long_unwatched(
+async def test_O1_with_a_part_of_the_installation_killed_nothing_is_lost_reset_or_long_unwatched(
     chart: Chart, name: str
 ):
     case = CASES[name]
+    await chart.whole()
     async with open_space(chart.site) as space:
         every = await _begun(space)
         held = [life for life in every if life.kind != "sentinel"]
