@@ -81,6 +81,10 @@ class Chart:
         found = await self.site.kube.list("v1", "Pod", NAMESPACE, labels=labels)
         return [pod for pod in found["items"] if not pod["metadata"].get("deletionTimestamp")]
 
+    async def nodes(self, component: str) -> set[str]:
+        """Return the nodes on which the pods of one Deployment stand."""
+        return {pod["spec"]["nodeName"] for pod in await self.pods(component) if pod["spec"].get("nodeName")}
+
     async def ready(self, count: int = 2) -> None:
         """Wait until each Deployment has as many pods, and all are ready."""
 
@@ -99,10 +103,11 @@ class Chart:
             await asyncio.to_thread(self.second.start, self.image)
         await self.upgrade("--create-namespace")
         for component in COMPONENTS:
-            if len({pod["spec"].get("nodeName") for pod in await self.pods(component)}) < 2:
-                there = (f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
+            there = (f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
+            if len(await self.nodes(component)) < 2:
                 await self.kubectl("rollout", "restart", *there)
                 await self.kubectl("rollout", "status", *there)
+            assert len(await self.nodes(component)) == 2, f"the pods of {component} are spread"
         await self.ready()
 
 
@@ -215,7 +220,7 @@ async def rolled(chart: Chart, sentinels: Sentinels) -> None:
 async def drained(chart: Chart, _: Sentinels) -> None:
     await chart.kubectl("drain", NAME, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s")
     for component in COMPONENTS:
-        assert {pod["spec"].get("nodeName") for pod in await chart.pods(component)} <= {NODE, None}
+        assert await chart.nodes(component) <= {NODE}
     await chart.ready()
     await chart.kubectl("uncordon", NAME)
 
