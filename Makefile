@@ -168,7 +168,7 @@ test-torch: setup $(or $(TORCH_PYTHON),$(TORCHES)) ## torchrun's backend in PyTo
 
 manifests: setup ## what of deploy/ is made: workers.yaml as the chart renders it (helm is built once, 1 minute), the kind Workload
 	@$(BIN)/python -m tests.manifests
-	@$(BIN)/python -m tests.e2e.door.chart
+	@$(BIN)/python -m tests.e2e.chart.helm
 
 replay: setup ## replay the recorded histories
 	$(BIN)/pytest tests/replay $(REPLAY) $(ARGS)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from holdfast import names
 from holdfast.local.programs.resolve import cached, on_path
 from holdfast.local.programs.tools import KUBERNETES, TOOLS
 from tests.monitoring.promtool import ALERTS
@@ -133,6 +134,34 @@ def test_a_wrong_value_is_refused_by_its_path(value: str):
     done = helm("--set", value)
     assert done.returncode != 0
     assert value.partition(".")[0] in done.stderr
+
+
+def test_a_development_server_has_the_columns_and_is_closed_to_all_but_the_workers():
+    own = "temporal.address=,temporal.devServer.enabled=true,networkPolicy.enabled=true"
+    made = rendered("--set", own)
+    pod = made["Deployment", "holdfast-temporal"]["spec"]["template"]
+    columns = [word for word in pod["spec"]["containers"][0]["command"] if word.startswith("--search-attribute=")]
+    assert columns == [f"--search-attribute={name}={kind}" for name, kind in names.SEARCH_ATTRIBUTES.items()]
+    service = made["Service", "holdfast-temporal"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    address = "holdfast-temporal.holdfast-system.svc:7233"
+    assert made["ConfigMap", "holdfast"]["data"]["TEMPORAL_ADDRESS"] == address
+    assert made["ConfigMap", "holdfast-connection"]["data"]["TEMPORAL_ADDRESS"] == "localhost:7233"
+    policy = made["NetworkPolicy", "holdfast-temporal"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (rule,) = policy["ingress"]
+    (allowed,) = rule["from"]
+    worker = made["Deployment", "holdfast-cluster"]["spec"]["template"]["metadata"]["labels"]
+    assert allowed["podSelector"]["matchLabels"].items() <= worker.items()
+    assert [port["port"] for port in rule["ports"]] == ["grpc"]
+    grants = [one for (kind, _), one in made.items() if kind.endswith(("Role", "RoleBinding"))]
+    assert problems([made["Deployment", "holdfast-temporal"], *grants]) == problems(grants)
+
+
+def test_a_development_server_beside_an_address_is_refused():
+    done = helm("--set", "temporal.devServer.enabled=true")
+    assert done.returncode != 0
+    assert "/temporal/address" in done.stderr
 
 
 @pytest.mark.row("F18", level="pure")

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e.door.chart import helm
+from tests.e2e.chart.helm import helm
 from tests.release.archives import checksums, repack
 from tests.release.version import ROOT, version
 

@@ -40,6 +40,8 @@ from holdfast.worker.runtime.pollers import ACTIVITY, polled
 from holdfast.workflows.entities.cluster_watch import MEMO_CLUSTER_UID
 
 _CRD: Final = "CustomResourceDefinition"
+_WORKERS: Final = f"{LABELS},app.kubernetes.io/component in (workflows, cluster)"
+"""Selects what runs workers: not the pod of `helm test`, which stays after its end, nor the chart's own Temporal."""
 _PODS_GO: Final = 120.0
 """Seconds allowed for the pods of workers in the cluster to go."""
 _LET_GO: Final = 60.0
@@ -147,7 +149,7 @@ async def take_off(ground: Ground, manifests: Sequence[Object], *, accounts: boo
         KubeError: if the cluster does not answer, or refuses.
     """
     kube, cluster = ground.site.kube, ground.site.cluster
-    for one in (await kube.list("apps/v1", "Deployment", names.WORKER_NAMESPACE, labels=LABELS))["items"]:
+    for one in (await kube.list("apps/v1", "Deployment", names.WORKER_NAMESPACE, labels=_WORKERS))["items"]:
         await delete_own(kube, {**one, "apiVersion": "apps/v1", "kind": "Deployment"}, say)
     await _pods_are_gone(ground)
     await check_stopped(ground, say)
@@ -178,7 +180,7 @@ async def take_off(ground: Ground, manifests: Sequence[Object], *, accounts: boo
 async def _pods_are_gone(ground: Ground) -> None:
     """Wait until the cluster has no pod of a worker."""
     deadline = time.monotonic() + _PODS_GO
-    while (await ground.site.kube.list("v1", "Pod", names.WORKER_NAMESPACE, labels=LABELS))["items"]:
+    while (await ground.site.kube.list("v1", "Pod", names.WORKER_NAMESPACE, labels=_WORKERS))["items"]:
         if time.monotonic() > deadline:
             raise HoldfastError(
                 f"workers: their pods in {names.WORKER_NAMESPACE} do not go: see to them, and run this again"

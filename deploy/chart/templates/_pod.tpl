@@ -4,6 +4,10 @@
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- define "holdfast.temporal" -}}
+{{ .Values.temporal.devServer.enabled | ternary "holdfast-temporal.holdfast-system.svc:7233" .Values.temporal.address }}
+{{- end }}
+
 {{- define "holdfast.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001

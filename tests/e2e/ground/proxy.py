@@ -25,10 +25,10 @@ CHUNK = 1 << 16
 class Proxy:
     """One listening port that leads to one server, as long as it is let."""
 
-    def __init__(self, host: str, port: int, own_host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str, port: int, own_host: str = "127.0.0.1", own_port: int = 0) -> None:
         self.host, self.port, self.own_host = host, port, own_host
         # Free still when it is listened on again after a refusal.
-        self.own_port = free_port()
+        self.own_port = own_port or free_port()
         self.turned_away = 0
         """Connections that were reset instead of being led on."""
         self._server: asyncio.Server | None = None

@@ -170,7 +170,9 @@ async def _soften(space: Space, life: Life) -> None:
 def ends_as(life: Life) -> tuple[str, int]:
     """Return the phase and the restarts of a workload's end, if nothing is lost."""
     cancelled = life.kind in {"starting", "unhealthy", "cancelling"}
-    return ("Cancelled" if cancelled else "Succeeded", life.held[2])
+    # Its one reset may be counted as it begins (0.1), or as it is proven.
+    reset = life.kind in {"removing", "pausing"}
+    return ("Cancelled" if cancelled else "Succeeded", int(reset))
 
 
 class Sentinels:

@@ -1,4 +1,4 @@
-"""The chart of `deploy/chart`, by helm's own program; `python -m tests.e2e.door.chart` writes what is made of it."""
+"""The chart of `deploy/chart`, by helm's own program; `python -m tests.e2e.chart.helm` writes what is made of it."""
 
 from __future__ import annotations
 

@@ -7,32 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
+import io
 import os
 import re
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
-from holdfast.local import Stack, StackError
-from holdfast.local.node.real_node import RealNode, import_images
-from tests.e2e.door.chart import RELEASE, ROOT, WORKERS, helm, workers
-from tests.e2e.door.worker_image import write_worker_image
-from tests.e2e.ground.proxy import Proxy, address_in
-from tests.e2e.ground.site import executable
+from holdfast.local import Stack
+from holdfast.local.node.real_node import RealNode
+from holdfast.local.programs.images import Image, write_images
+from holdfast.local.programs.python_layer import add
+from tests.e2e.chart.helm import RELEASE, ROOT, WORKERS, helm, workers
+from tests.e2e.chart.installed import holdfast, load_image, reachable, told, values, write_image
+from tests.e2e.ground.proxy import Proxy
 from tests.shared_stack import own_stack
 from tests.worker.temporal.authority import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(900)]
-IMAGE = "holdfast.local/worker"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -43,55 +42,6 @@ def bare(tmp_path: Path) -> Iterator[Stack]:
         pytest.skip("a real kubelet needs root")
     with own_stack("chart", tmp_path / "stack", nodes=2, real_node=True, apply=False) as made:
         yield made
-
-
-@asynccontextmanager
-async def reachable(stack: Stack) -> AsyncIterator[tuple[Proxy, Proxy]]:
-    """Let pods reach the API server and Temporal, which listen on loopback: on the address of their node."""
-    own = RealNode(stack.directory).address
-    temporal = urlsplit(f"//{stack.temporal_address}")
-    assert temporal.hostname is not None
-    assert temporal.port is not None
-    async with AsyncExitStack() as exits:
-        found: list[Proxy] = []
-        for host, port in (address_in(stack.kubeconfig), (temporal.hostname, temporal.port)):
-            proxy = Proxy(host, port, own)
-            await proxy.start()
-            exits.push_async_callback(proxy.close)
-            found.append(proxy)
-        yield found[0], found[1]
-
-
-def values(stack: Stack, api: Proxy, temporal: Proxy) -> dict[str, Any]:
-    """Return what a cluster without a network for services needs besides: the API server by a name that it has."""
-    name = "kubernetes.default.svc"
-    return {
-        "cluster": "prod",
-        "temporal": {"address": f"{temporal.own_host}:{temporal.own_port}"},
-        "image": {"repository": IMAGE, "tag": "1", "pullPolicy": "Never"},
-        "appwrappers": {"byDefault": True},
-        # The stack's kubelet counts no local storage.
-        "resources": {kind: {"ephemeral-storage": None} for kind in ("requests", "limits")},
-        "env": [
-            {"name": "KUBERNETES_SERVICE_HOST", "value": name},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": str(api.own_port)},
-        ],
-        "pod": {
-            "nodeSelector": {"holdfast.dev/node": "real"},
-            "tolerations": [{"key": "holdfast.dev/real", "operator": "Exists"}],
-            "hostAliases": [{"ip": api.own_host, "hostnames": [name]}],
-        },
-    }
-
-
-def holdfast(stack: Stack, *argv: str, keys: Path | None = None) -> str:
-    """Run a command as an administrator would, with a key file if one is given, and return what it prints."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "TEMPORAL_"))}
-    env |= {**stack.environment, "HOLDFAST_CLUSTER": "prod"}
-    env |= {"HOLDFAST_CODEC_KEYS": str(keys)} if keys else {}
-    done = subprocess.run([*executable(), *argv], capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def lives(stack: Stack, name: str) -> None:
@@ -106,11 +56,60 @@ def lives(stack: Stack, name: str) -> None:
 
 @pytest.mark.row("F15", level="e2e")
 async def test_F15_the_chart_installs_it_and_it_goes_again(bare: Stack, tmp_path: Path):
-    await asyncio.to_thread(write_worker_image, tmp_path / "worker.tar", f"{IMAGE}:1", tmp_path / "installed")
-    ctr = await asyncio.to_thread(bare.binary, "ctr")
-    await asyncio.to_thread(import_images, RealNode(bare.directory), ctr, tmp_path / "worker.tar")
+    await load_image(bare, await write_image(tmp_path), RealNode(bare.directory))
     async with reachable(bare) as (api, temporal):
-        await asyncio.to_thread(_lifecycle, bare, tmp_path, values(bare, api, temporal))
+        await asyncio.to_thread(_lifecycle, bare, tmp_path, values(api, temporal))
+
+
+@pytest.mark.row("F15", level="e2e")
+async def test_F15_tried_out_with_a_temporal_of_the_charts_own(bare: Stack, tmp_path: Path):
+    image = "holdfast.local/temporal:1"
+    await asyncio.to_thread(_write_temporal, tmp_path / "temporal.tar", image, bare.binary("temporal"))
+    node = RealNode(bare.directory)
+    await load_image(bare, tmp_path / "temporal.tar", node)
+    await load_image(bare, await write_image(tmp_path), node)
+    async with reachable(bare) as (api, _):
+        # Stands for the Service, since the cluster has no network for services.
+        service = Proxy("", 7233, api.own_host, 7233)
+        given = values(api, [service])
+        given["temporal"] = {"devServer": {"enabled": True, "image": image}}
+        given["pod"]["hostAliases"][0]["hostnames"].append("holdfast-temporal.holdfast-system.svc")
+        given["networkPolicy"] = {"enabled": True}
+        await service.start()
+        try:
+            await asyncio.to_thread(_tried_out, bare, tmp_path, given, service)
+        finally:
+            await service.close()
+
+
+def _tried_out(stack: Stack, directory: Path, given: dict[str, Any], service: Proxy) -> None:
+    file = directory / "values.yaml"
+    file.write_text(yaml.safe_dump(given))
+    stack.kubectl("create", "namespace", "holdfast-system")
+    stack.kubectl("label", "namespace", "holdfast-system", RESTRICTED)
+    own = (*RELEASE, "--values", str(file))
+    assert "port-forward" in helm("install", *own, kubeconfig=stack.kubeconfig)
+    there = ("--namespace", "holdfast-system")
+    pods = ("pod", *there, "-l", "app.kubernetes.io/component=temporal")
+    stack.kubectl("rollout", "status", "deployment/holdfast-temporal", *there, "--timeout=60s")
+    service.host = stack.kubectl("get", *pods, "-o", "jsonpath={.items[0].status.podIP}")
+    helm("upgrade", *own, "--wait", "--timeout", "5m", kubeconfig=stack.kubeconfig)
+    temporal = {"TEMPORAL_ADDRESS": f"{service.own_host}:{service.own_port}"}
+    holdfast(stack, "namespace", "enable", "research", **temporal)
+    lives(stack, "first")
+    assert "Succeeded" in holdfast(stack, "history", "research/first", **temporal)
+    helm("test", *RELEASE[:1], *RELEASE[2:], "--timeout", "2m", kubeconfig=stack.kubeconfig)
+    holdfast(stack, "uninstall", "--yes", "--workloads", "remove", **temporal)
+    helm("uninstall", *RELEASE[:1], *RELEASE[2:], "--wait", kubeconfig=stack.kubeconfig)
+    assert not stack.kubectl("get", "deployment,service", *there, "-o", "name").split()
+
+
+def _write_temporal(target: Path, tag: str, program: Path) -> None:
+    """Write an image with Temporal's CLI, as the published one has it."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        add(tar, "bin/temporal", program.read_bytes(), 0o755)
+    write_images(target, [Image(tag, ["temporal"], [layer.getvalue()])])
 
 
 def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
@@ -125,7 +124,7 @@ def _lifecycle(stack: Stack, directory: Path, given: dict[str, Any]) -> None:
     try:
         assert "Holdfast runs for cluster prod" in helm("install", *own, kubeconfig=stack.kubeconfig)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{_told(stack)}") from None
+        raise AssertionError(f"{error}\n{told(stack)}") from None
     pods = stack.kubectl("get", "pods", "--namespace", "holdfast-system", "-o", "name").split()
     assert len(pods) == 4
     holdfast(stack, "namespace", "enable", "research")
@@ -160,7 +159,7 @@ def _secured(stack: Stack, directory: Path, own: tuple[str, ...]) -> None:
     secrets = "temporal.codec.secret=codec,temporal.codec.acceptPlaintext=true,rendezvous.certificateSecret=gangs"
     helm("upgrade", *own, "--set", f"replicas=1,{secrets}", kubeconfig=stack.kubeconfig)
     lives(stack, "fourth")
-    assert "Succeeded" in holdfast(stack, "history", "research/fourth", keys=keys)
+    assert "Succeeded" in holdfast(stack, "history", "research/fourth", HOLDFAST_CODEC_KEYS=str(keys))
     show = ("workflow", "show", "--address", stack.temporal_address, "--output", "json", "--workflow-id")
     program = str(stack.binary("temporal"))
     shown = {
@@ -184,13 +183,3 @@ def _secured(stack: Stack, directory: Path, own: tuple[str, ...]) -> None:
 
 def test_the_manifests_are_as_the_chart_has_them():
     assert WORKERS.read_text() == workers(), "make manifests"
-
-
-def _told(stack: Stack) -> str:
-    """Return what on-call would look at."""
-    there = ("--namespace", "holdfast-system")
-    told = [stack.kubectl("get", "pods,replicasets,events", "-o", "wide", *there)]
-    for pod in stack.kubectl("get", "pods", "-o", "name", *there).split():
-        with contextlib.suppress(StackError):
-            told.append(stack.kubectl("logs", pod, "--tail=10", *there))
-    return "\n".join(told)
