@@ -90,6 +90,26 @@ IN_PLACE_MEMORY_DIRECTORY: Final = f"/var/lib/{GROUP}/in-place-restart"
 ANNOTATION_RESTARTS_SEEN: Final = f"{GROUP}/in-place-restarts-seen"
 """How often the pod's agent had been restarted when the pod's programs were last allowed to start."""
 
+WRITTEN_IN_LIFE: Final = frozenset(
+    {
+        ANNOTATION_ENDED,
+        ANNOTATION_TURN,
+        ANNOTATION_PARKED,
+        ANNOTATION_CHECKPOINT_REQUEST,
+        ANNOTATION_CHECKPOINT_REASON,
+        ANNOTATION_CHECKPOINT_DEADLINE,
+        ANNOTATION_CHECKPOINT_STATE,
+        ANNOTATION_CHECKPOINT_URI,
+        ANNOTATION_CHECKPOINT_MESSAGE,
+        ANNOTATION_CHECKPOINT_ANSWERS,
+        ANNOTATION_CHECKPOINT_BEGUN,
+        ANNOTATION_RESTART_REQUEST,
+        ANNOTATION_IN_PLACE_ATTEMPT,
+        ANNOTATION_RESTARTS_SEEN,
+    }
+)
+"""Annotations that objects and pods get while they live, never from a template: each would pass for an answer."""
+
 ANNOTATION_LIFE: Final = f"{GROUP}/life"
 """On the custom resource of a workload: its own uid. A copied or restored resource has the uid of another (F7)."""
 

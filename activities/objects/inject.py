@@ -108,6 +108,7 @@ def inject(
             "template.metadata.ownerReferences",
             "another owner would keep the object after its attempt: expected none",
         )
+    _refuse_written_in_life(metadata, "template.metadata", is_copy=copy_index is not None)
     metadata["name"] = planned(component, target.workload_uid, attempt).object_name
     of_copy: dict[str, str] = {}
     selected: dict[str, str] = {}
@@ -139,6 +140,7 @@ def inject(
     for pod_set in component.pod_sets:
         template = _resolve(whole, pod_set.path)
         pod_metadata = _child(template, "metadata", pod_set.path)
+        _refuse_written_in_life(pod_metadata, f"{pod_set.path}.metadata", is_copy=copy_index is not None)
         _add(pod_metadata, "labels", {**labels, **of_copy, **ours}, f"{pod_set.path}.metadata")
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
         if resume_from:
@@ -272,6 +274,14 @@ def _child(parent: dict[str, Any], field: str, path: str) -> dict[str, Any]:
     if not isinstance(child, dict):
         raise InjectionError(f"{path}.{field}", f"expected an object, found {child!r}")
     return cast("dict[str, Any]", child)
+
+
+def _refuse_written_in_life(metadata: Mapping[str, Any], path: str, *, is_copy: bool) -> None:
+    """Refuse what would pass for something that Holdfast, an agent or a pod has written since."""
+    written = {"annotations": names.WRITTEN_IN_LIFE, "labels": frozenset[str]() if is_copy else {names.LABEL_COPY}}
+    for field, keys in written.items():
+        for key in sorted(keys & mapping(metadata.get(field)).keys()):
+            raise InjectionError(f"{path}.{field}[{key}]", "is written while it lives: expected none in a template")
 
 
 def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: str) -> None:

@@ -324,6 +324,27 @@ def test_the_template_is_otherwise_unchanged(
     assert without_ours(got, template, pod_set, labels) == template
 
 
+def passed_off(key: str, field: str, *, on_pods: bool) -> Component:
+    """Return a component whose template has a label or an annotation that is written only while it lives."""
+    if on_pods:
+        return part(job(metadata={field: {key: "1"}}))
+    return part({**job(), "metadata": {"name": "train", field: {key: "1"}}})
+
+
+@pytest.mark.parametrize("on_pods", [True, False], ids=["pods", "object"])
+@pytest.mark.parametrize(
+    ("field", "key"), [*(("annotations", key) for key in sorted(names.WRITTEN_IN_LIFE)), ("labels", names.LABEL_COPY)]
+)
+def test_what_is_written_while_it_lives_is_refused_in_a_template(field: str, key: str, on_pods: bool):
+    where = "template.spec.template.metadata" if on_pods else "template.metadata"
+    with pytest.raises(InjectionError) as refused:
+        sent(passed_off(key, field, on_pods=on_pods))
+    assert (refused.value.path, "expected none in a template" in refused.value.message) == (
+        f"{where}.{field}[{key}]",
+        True,
+    )
+
+
 BOUNDS = PodBounds(active_deadline=900, termination_grace=30)
 
 

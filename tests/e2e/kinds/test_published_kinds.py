@@ -18,9 +18,9 @@ from holdfast.activities.kube.client import Conflict
 from holdfast.formats.pods import resolve
 from holdfast.local import Stack
 from holdfast.worker.cleanup.namespace import apply
-from tests.e2e.ground.published import serve
 from tests.e2e.ground.site import appwrapper, job, open_site, until
 from tests.e2e.ground.space import Handle, Space, open_space, pod_template
+from tests.e2e.kinds.published import serve
 from tests.formats.corpus import pytorch_job, ray
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.row("D15", level="e2e")]
