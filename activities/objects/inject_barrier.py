@@ -69,7 +69,7 @@ def add_barrier(template: dict[str, Any], path: str, *, resumes: bool) -> None:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(cast("list[dict[str, Any]]", spec.get(field) or [])):
             env: list[Any] = container.get("env") or []
-            own = {mapping(one).get("name") for one in env}
+            own = [mapping(one).get("name") for one in env]
             container["env"] = [*(one for one in told if one["name"] not in own), *env]
             mounts = {ORDERS_VOLUME: names.IN_PLACE_ORDERS_DIRECTORY}
             if field == "initContainers" and container.get("name") == agent:

@@ -29,7 +29,7 @@ async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     directory = ground.directory / NAME
     directory.mkdir()
     async with open_site(ground.stack, directory, prefix="i") as site:
-        await site.start_worker(**ground.options.worker)
+        await site.ready(site.launch(kubeconfig=None, **ground.options.worker), PATIENCE)
         if ground.options.warm:
             await _life(site, IN_PLACE, 2, 1)
         cases = [partial(_case, ground, site, system, size) for size in sizes for system in (IN_PLACE, RECREATED)]

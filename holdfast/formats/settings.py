@@ -27,6 +27,7 @@ from holdfast.model import (
     Progress,
     ProgressSource,
     RestartMode,
+    Rule,
     Timings,
     Workload,
     format_duration,
@@ -34,7 +35,7 @@ from holdfast.model import (
 )
 from holdfast.model.base import Model
 from holdfast.model.spec.policy import DEFAULT_RULE
-from holdfast.profiles.rules import LAUNCH, RESTART
+from holdfast.profiles.rules import LAUNCH, POD_RESTARTED, RESTART
 
 RETRIES_MAXIMUM = 1_000_000
 
@@ -172,6 +173,8 @@ class Settings:
             changed["own_failure_grace"] = True
         if self.restart_mode is not None:
             changed["restart_mode"] = self.restart_mode
+        if self.restart_mode is RestartMode.IN_PLACE:
+            changed["rules"] = _with_pod_restarted(rules, budgets)
         return policy.model_copy(update=changed)
 
     def rule_problems(self, policy: Policy) -> list[Problem]:
@@ -204,6 +207,16 @@ class Settings:
             for name, budget, value in given
             if value is not None and budget not in known
         ]
+
+
+def _with_pod_restarted(rules: tuple[Rule, ...], budgets: Iterable[Budget]) -> tuple[Rule, ...]:
+    """Return the rules, preceded by the one for pods that restart in place.
+
+    The rule for other failed pods may prefer another node, and a pod that restarts in place keeps its own.
+    """
+    if any(rule.name == POD_RESTARTED.name for rule in rules) or all(one.name != RESTART for one in budgets):
+        return rules
+    return (POD_RESTARTED, *rules)
 
 
 def _exceeds(budget: Budget, limit: int) -> bool:

@@ -28,7 +28,6 @@ from holdfast.model import (
     InterruptedCreate,
     Match,
     Policy,
-    Reason,
     RefusedCreate,
     Rule,
     Scope,
@@ -63,13 +62,6 @@ NO_RULE = Rule(
     action=Action(kind=ActionKind.RESTART, charge=RESTART, grace=False),
 )
 """For a failure that no rule of the document matches (row J5)."""
-
-POD_RESTARTED = Rule(
-    name="pod-restarted",
-    match=Match(classes=(FailureClass.APP,), scopes=(Scope.MEMBER,), reasons=(Reason.POD_RESTARTED,)),
-    action=Action(kind=ActionKind.RESTART, charge=RESTART, grace=False),
-)
-"""Beside the strategy InPlaceRestart: one pod that restarts, or is replaced, restarts them all (row J24)."""
 
 RULES_BEFORE = (CREATE_FAILED, MISSING_JOB, OWNER_DELETED)
 """The rules before those of a document."""

@@ -87,6 +87,16 @@ COMMON = (
     LATE_PODS,
 )
 
+POD_RESTARTED = Rule(
+    name="pod-restarted",
+    match=Match(classes=(FailureClass.APP,), scopes=(Scope.MEMBER,), reasons=(Reason.POD_RESTARTED,)),
+    action=AT_ONCE,
+)
+"""Where pods restart in place: one that restarts, or is replaced, restarts them all (row J24).
+
+It cannot heal by itself, so it has no grace. It keeps its node, so none is avoided.
+"""
+
 
 def with_exit_codes(policy: Policy, terminal: Iterable[int] = (), retryable: Iterable[int] = ()) -> Policy:
     """Return the policy, preceded by rules that decide at once by a failed container's exit code (row A15).

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidWorkload
 from holdfast.formats import NAMES, read
 from holdfast.model import RestartMode, Workload
 from holdfast.profiles import PROFILES
+from holdfast.profiles.rules import POD_RESTARTED
 from tests.formats.documents import Json, appwrapper, config_map, copy, job, one, pod, refusal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -91,7 +92,7 @@ def test_overrides_win_over_all_else(document: Json) -> None:
     assert workload.policy.budget("restart").limit == 0
     assert (workload.queue, workload.run_as, workload.suspend) == ("gpu", "me", True)
     assert (workload.allow_missing_kinds, one(document).allow_missing_kinds) == (True, False)
-    assert workload.policy.rules == PROFILES[workload.policy.profile].rules
+    assert workload.policy.rules == (POD_RESTARTED, *PROFILES[workload.policy.profile].rules)
 
 
 @pytest.mark.row("U14", level="pure")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, cast
 
 from holdfast import names
 from holdfast.errors import Problem
@@ -15,7 +15,7 @@ from holdfast.formats.jobset.document import (
     objects,
     pod_annotations,
 )
-from holdfast.formats.text import inside
+from holdfast.formats.text import Json, inside
 from holdfast.model.spec.restart_agent import restart_agent
 
 WORKER_COMMAND: Final = "WORKER_COMMAND"
@@ -54,8 +54,8 @@ def _agent(job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
     if key in annotations:
         message = "expected none: Holdfast writes it, to let programs start once all pods are there"
         yield Problem(f"{path}.metadata.annotations[{key}]", message, annotations[key])
-    spec = inside(job.template.spec, "template", "spec")
-    sidecar = restart_agent(spec) if isinstance(spec, dict) else ""
+    spec: Any = inside(job.template.spec, "template", "spec")
+    sidecar = restart_agent(cast("Json", spec)) if isinstance(spec, dict) else ""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(listed(job, field)):
             # Beside a sidecar, a program may have a variable of that name.

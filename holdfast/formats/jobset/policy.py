@@ -8,8 +8,8 @@ from typing import Any, Final
 from holdfast.formats.jobset.checks import rule_name
 from holdfast.formats.jobset.document import FailureAction, RulePart, Shape
 from holdfast.model import Action, ActionKind, Policy, RestartMode, Rule, Scope, Timings
-from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE, POD_RESTARTED
-from holdfast.profiles.rules import FAIL_AT_ONCE, RESTART
+from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE
+from holdfast.profiles.rules import FAIL_AT_ONCE, POD_RESTARTED, RESTART
 
 LIMIT_MAXIMUM: Final = 1_000_000
 """A higher limit counts as no limit."""

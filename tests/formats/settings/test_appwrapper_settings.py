@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,13 +13,16 @@ from holdfast.errors import InvalidWorkload
 from holdfast.formats import read
 from holdfast.formats.appwrapper.reader import DURATIONS
 from holdfast.formats.settings import NAMES, TIMING_NAMES
-from holdfast.model import RestartMode
+from holdfast.model import Failure, FailureClass, NodeAvoidance, Reason, RestartMode, Scope
 from holdfast.names import GROUP
+from holdfast.policy.failures.rules import rule_on
+from holdfast.profiles.rules import RESTART
 from tests.formats.documents import PREFIX, appwrapper, one, refusal
 from tests.formats.jobset.jobsets import jobset_of
 from tests.formats.test_warnings import taken
 
 pytestmark = pytest.mark.row("J25", level="pure")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VALUES = {
     "retryLimit": "7",
     "restartBudgetResetAfter": "24h",
@@ -131,3 +134,21 @@ def test_J25_a_misspelt_setting_is_accepted_and_named_with_the_nearest() -> None
             f"metadata.annotations[{GROUP}/restartMod]: is no setting, and is ignored: "
             f"did you mean {GROUP}/restartMode?"
         ]
+
+
+@pytest.mark.parametrize(("mode", "rule"), [("InPlace", "pod-restarted"), ("Recreate", "failed-pods")])
+def test_J25_a_pod_that_restarts_in_place_avoids_no_node_and_has_no_grace(mode: str, rule: str) -> None:
+    failure = Failure(
+        cls=FailureClass.APP, scope=Scope.MEMBER, reason=Reason.POD_RESTARTED, time=NOW, subject="train-0", node="n1"
+    )
+    ruling = rule_on(one(annotated({"restartMode": mode})).policy, failure)
+    assert ruling.rule == rule
+    assert (ruling.action.charge, ruling.action.grace) == (RESTART, mode == "Recreate")
+    assert (ruling.action.avoid is NodeAvoidance.NEVER) is (mode == "InPlace")
+
+
+def test_J25_the_rule_of_pods_that_restart_is_there_once() -> None:
+    document = annotated({"restartMode": "InPlace"})
+    (twice,) = read(document, cluster="dev", overrides={"restartMode": "InPlace"})
+    assert [rule.name for rule in twice.policy.rules].count("pod-restarted") == 1
+    assert twice == one(document)
