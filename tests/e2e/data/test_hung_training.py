@@ -75,7 +75,7 @@ async def test_P3_a_training_that_hangs_leaves_its_stacks_and_goes_on_from_its_s
 
     await until(trains, 60, "it tells its step")
     await handle.execute_update(names.UPDATE_CHECKPOINT, CheckpointAsk())
-    status = await space.ended(handle, 180)
+    status = await space.reach(handle, "Succeeded", 2, 180)
     assert (status.phase, status.attempt, status.restarts) == ("Succeeded", 2, 1)
     (stalled,) = [one.message for one in status.causes if one.reason is Reason.RESETTING]
     assert re.search(r"NoProgress: step \d+ of 400, no new step for \d+s; bound 6s", stalled), stalled
