@@ -80,7 +80,7 @@ async def test_P3_a_training_that_hangs_leaves_its_stacks_and_goes_on_from_its_s
     (stalled,) = [one.message for one in status.causes if one.reason is Reason.RESETTING]
     assert re.search(r"NoProgress: step \d+ of 400, no new step for \d+s; bound 6s", stalled), stalled
     gone = [one.message for one in status.causes if one.reason is Reason.DELETION_COMPLETE and one.attempt == 1]
-    assert "evidence of 1 pod with 2 logs and stacks of 1 is kept at s3://" in gone[0], gone
+    assert "evidence of 1 pod with 2 logs and the stacks of 1 program is kept at s3://" in gone[0], gone
 
     code, out, errors = await ground.run("logs", name, "--attempt", "1")
     assert code == 0, errors
@@ -98,5 +98,5 @@ async def test_P3_a_training_that_hangs_leaves_its_stacks_and_goes_on_from_its_s
     page = tmp_path / "life.html"
     assert (await ground.run("report", name, "-o", str(page)))[0] == 0
     text = await asyncio.to_thread(page.read_text)
-    assert "stacks of 1" in text
+    assert "the stacks of 1 program" in text
     assert "NoProgress" in text
