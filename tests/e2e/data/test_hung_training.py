@@ -68,7 +68,7 @@ async def test_P3_a_training_that_hangs_leaves_its_stacks_and_goes_on_from_its_s
     space = ground.space
     handle = await space.submit(training(tmp_path / "saves"))
     name = f"{space.namespace}/hangs"
-    await space.reach(handle, "Running", 1)
+    await space.reach(handle, "Running", 1, 240)
 
     async def trains() -> bool:
         return bool((await space.site.status(handle)).steps)
