@@ -11,14 +11,16 @@ from yarl import URL
 from holdfast.activities.facts.pod_address import own_address, pod_url
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.model.life.evidence import StacksRequest
+from holdfast.model.words import plain, shortened
 from holdfast.progress import STACKS_MAXIMUM, STACKS_PATH
 
 TIMEOUT: Final = 4.0
 """Seconds that a pod has to answer: `holdfast.progress` waits 2 s for its program."""
+_WHY_MAXIMUM: Final = 200
 
 
 class NoStacks(Exception):
-    """A pod tells no stacks; the text says why."""
+    """A pod that should tell stacks does not; the text says why."""
 
 
 def asked_for_stacks(request: StacksRequest | None, pods: Iterable[Mapping[str, Any]]) -> list[tuple[PodFacts, str]]:
@@ -34,10 +36,10 @@ def asked_for_stacks(request: StacksRequest | None, pods: Iterable[Mapping[str, 
 
 
 async def read_stacks(url: str) -> tuple[str, ...]:
-    """Return the lines of the stacks that a pod tells, at most 64 KiB of them.
+    """Return the lines of the stacks that a pod tells, at most 64 KiB of them; empty if its server knows no stacks.
 
     Raises:
-        NoStacks: if it does not answer in time, or tells none.
+        NoStacks: if it does not answer in time, or has none now.
     """
     timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT), {"User-Agent": "holdfast-evidence"}
     try:
@@ -55,7 +57,7 @@ async def read_stacks(url: str) -> tuple[str, ...]:
         raise NoStacks(str(error)) from None
     text = b"".join(parts).decode(errors="replace")
     if response.content_type != "text/plain" or response.status == 404:
-        raise NoStacks(f"expected text/plain at {STACKS_PATH}, as holdfast.progress answers")
+        return ()
     if response.status != 200:
-        raise NoStacks(text.strip() or f"HTTP {response.status}")
+        raise NoStacks(shortened(plain(text.strip()), _WHY_MAXIMUM) or f"HTTP {response.status}")
     return tuple(text.splitlines())

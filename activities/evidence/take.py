@@ -212,7 +212,8 @@ async def _read_log(site: Site, given: RemoveInput, wanted: LogWanted, found: _F
 async def _read_stacks(pod: PodFacts, url: str, found: _Found) -> None:
     """Read the stacks of a pod's program; without them, the rest is kept."""
     try:
-        found.stacks[pod.uid] = await read_stacks(url)
+        if lines := await read_stacks(url):
+            found.stacks[pod.uid] = lines
     except NoStacks as error:
         found.missing.append(f"stacks of {pod.name}: {error}")
 

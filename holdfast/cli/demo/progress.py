@@ -38,7 +38,7 @@ def progress(stack: Stack, keep: bool, lines: Callable[[str], None]) -> bool:
     asyncio.run(enabled(stack, evidence=True))
     folder = Path("/var/tmp") / f"holdfast-progress-{secrets.token_hex(8)}"  # noqa: S108 - its name is random
     try:
-        with _store(stack, lines) as settings, worker(stack, worker_kubeconfig(stack), keep, settings) as log:
+        with _store(stack, keep, lines) as settings, worker(stack, worker_kubeconfig(stack), keep, settings) as log:
             try:
                 return asyncio.run(_Demo(stack, settings, folder).live())
             except TimeoutError:
@@ -49,8 +49,8 @@ def progress(stack: Stack, keep: bool, lines: Callable[[str], None]) -> bool:
 
 
 @contextmanager
-def _store(stack: Stack, lines: Callable[[str], None]) -> Generator[dict[str, str]]:
-    """Run an S3 server for as long as the demo, and yield the settings of who writes or reads evidence."""
+def _store(stack: Stack, keep: bool, lines: Callable[[str], None]) -> Generator[dict[str, str]]:
+    """Run an S3 server for as long as the worker, and yield the settings of who writes or reads evidence."""
     from holdfast.local.extras.store import BUCKET, StoreServer
     from holdfast.local.programs.resolve import resolve
     from holdfast.local.programs.tools import STORE_TOOLS
@@ -61,7 +61,8 @@ def _store(stack: Stack, lines: Callable[[str], None]) -> Generator[dict[str, st
     try:
         yield {**server.environment, "HOLDFAST_EVIDENCE_STORE": f"s3://{BUCKET}/evidence"}
     finally:
-        server.kill()
+        if not keep:
+            server.kill()
 
 
 class _Demo:

@@ -41,6 +41,7 @@ class Evidence(Payload):
             return f"no evidence is kept: {self.problem}"
         pods = f"{self.pods} pod{'' if self.pods == 1 else 's'}"
         logs = f"{self.logs} log{'' if self.logs == 1 else 's'}"
-        stacks = f" and stacks of {self.stacks}" if self.stacks else ""
+        programs = f"{self.stacks} program{'' if self.stacks == 1 else 's'}"
+        stacks = f" and the stacks of {programs}" if self.stacks else ""
         text = f"evidence of {pods} with {logs}{stacks} is kept at {self.link}"
         return f"{text} ({self.problem})" if self.problem else text

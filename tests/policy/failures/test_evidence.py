@@ -83,7 +83,7 @@ def test_P3_stacks_are_asked_where_steps_are_told_over_http_whatever_has_failed(
 def test_P3_the_sentence_tells_of_stacks():
     assert (
         edit(KEPT, stacks=1).sentence()
-        == "evidence of 2 pods with 3 logs and stacks of 1 is kept at s3://kept/attempt-1"
+        == "evidence of 2 pods with 3 logs and the stacks of 1 program is kept at s3://kept/attempt-1"
     )
 
 
