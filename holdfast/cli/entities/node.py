@@ -36,7 +36,10 @@ def list_nodes(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show unhealthy nodes, the pending requests for machines with what they wait for, and the last results."""
+    """Show unhealthy nodes, the pending requests for machines with what they wait for, and the last results.
+
+    `holdfast goodput --cause App` shows the nodes on which programs fail.
+    """
     from holdfast.cli.entities.node_text import document, shown
 
     async def go() -> tuple[str, NodeBook | None, ProvisionerStatus | None]:

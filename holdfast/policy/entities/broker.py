@@ -142,7 +142,7 @@ def status(state: BrokerState) -> BrokerStatus:
 def details(state: BrokerState) -> str:
     """Return the status of a broker in Markdown, for the Temporal UI."""
     told = status(state)
-    lines = [f"**{escaped(told.message)}** (cycle {told.cycle}, {told.asked_total} asked in all)", ""]
+    lines = [f"**{escaped(told.message)}** (cycle {told.cycle}, {told.asked_total} asked so far)", ""]
     lines += [f"- {name_of(one.workload)}: {escaped(one.why)}" for one in told.asked]
     return "\n".join(lines)
 

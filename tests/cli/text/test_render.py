@@ -229,6 +229,31 @@ def test_history_says_what_is_left_out() -> None:
     assert note == "note: Its life began earlier."
 
 
+@pytest.mark.row("E7", level="pure")
+def test_E7_plain_manifests_are_not_called_by_the_kind_under_which_temporal_knows_them() -> None:
+    kinds = {"List": "Manifests", "JobSet": "JobSet", "": ""}
+    assert {kind: _kind_shown(kind) for kind in kinds} == kinds
+
+
+def _kind_shown(kind: str) -> str:
+    fields = {"workflow_id": "workload/dev/research/x", "run_id": "r", "cluster": "dev", "namespace": "research"}
+    one = Summary(name="x", kind=kind, phase="Running", started_at=NOW, execution="Running", **fields)
+    heads, row = render.summaries([one], NOW).splitlines()
+    return row[heads.index("KIND") : heads.index("PHASE")].strip()
+
+
+@pytest.mark.row("E7", level="pure")
+def test_E7_history_calls_the_first_start_starting_as_the_status_does() -> None:
+    starts = [
+        cause("begun", 0).model_copy(update={"phase": Phase.RESUMING, "attempt": attempt, "reason": reason})
+        for attempt, reason in ((1, Reason.SUBMITTED), (1, Reason.RESUMED), (2, Reason.SUBMITTED))
+    ]
+    assert [render.phase_word(each) for each in starts] == ["Starting", "Resuming", "Resuming"]
+    known = tuple(NumberedCause(**one.model_dump(), number=at, written=True) for at, one in enumerate(starts, 1))
+    told = history_text.history(life_read().model_copy(update={"causes": known, "gaps": ()})).splitlines()[1:4]
+    assert [line.split()[3] for line in told] == ["Starting", "Resuming", "Resuming"]
+
+
 def test_watch_tells_each_cause_and_transition_once() -> None:
     seen = Seen()
     first = status(causes=(cause("attempt 1 runs", 0),), causes_total=1)

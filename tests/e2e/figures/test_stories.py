@@ -133,6 +133,14 @@ class Reader:
         await asyncio.to_thread(path.write_text, yaml.safe_dump(document), encoding="utf-8")
         await command(self.space.site, "submit", str(path), "-n", self.space.namespace)
 
+    async def shows(self, name: str, words: str) -> None:
+        """Wait until the status of a workload has these words."""
+
+        async def there() -> bool:
+            return words in (await run(self.space.site, "status", f"{self.space.namespace}/{name}")).out
+
+        await until(there, 60, f"{name}: {words}")
+
     async def until(self, name: str, phase: str, attempt: int = 1) -> None:
         """Wait until a workload is in a phase of an attempt."""
 
@@ -171,6 +179,22 @@ async def test_a_platform_teams_monday(stack: Stack, tmp_path: Path) -> None:
             reader = Reader(space, tmp_path)
             await _before_monday(reader)
             await reader.play(STORIES / "monday.md")
+
+
+@pytest.mark.row("E3", level="e2e")
+async def test_five_everyday_tasks(reader: Reader) -> None:
+    await reader.type("holdfast submit examples/stories/training.yaml -n research")
+    for name in ("train-a", "train-b"):
+        document = appwrapper(name, job(name))
+        document["metadata"]["labels"] = {"team": "llm"}
+        if name == "train-b":
+            pods = document["spec"]["components"][0]["template"]["spec"]["template"]["spec"]
+            pods["nodeSelector"] = {"example.com/no-such": "node"}
+        await reader.submit(document)
+    await reader.until("train-llm", "Failed", attempt=3)
+    await reader.until("train-a", "Running")
+    await reader.shows("train-b", "unschedulable")
+    await reader.play(STORIES / "everyday.md")
 
 
 async def _before_monday(reader: Reader) -> None:

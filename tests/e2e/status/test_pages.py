@@ -151,7 +151,7 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
             await page.goto(f"{address}queues")
             rows = await page.get_by_role("row").all_inner_texts()
             places = [row.split("\t")[:2] for row in rows[1:]]
-            queue = [["1", "later"], ["2", "last"], ["3", "etl-extract"], ["let in", "first"]]
+            queue = [["1", "later"], ["2", "last"], ["3", "etl-extract"], ["admitted", "first"]]
             return places == [[place, f"{space.namespace}/{name}"] for place, name in queue]
 
         await until(ordered, 60, "the queue stands in its order")

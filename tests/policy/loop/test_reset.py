@@ -92,6 +92,28 @@ def test_A3_the_restart_is_charged_once_and_the_removal_proven_in_one_operation(
     assert told.sequence < life.state.sequence, "what the look would have told came after the removal"
 
 
+@ROW("E7", level="pure")
+def test_E7_a_restart_whose_removal_may_have_begun_is_told_as_under_way():
+    life = resetting()
+
+    def told() -> list[str]:
+        return [one.sentence() for one in status_of(life.spec, life.state, life.now, "uid").budgets]
+
+    assert told() == ["restart 0 of 3, 1 under way"]
+    seen = life.look(live=True)
+    returns(life, Reset(confirmed=True, seen=seen, removed=Removed(gone=True)))
+    assert told() == ["restart 1 of 3"]
+
+
+@ROW("E7", level="pure")
+def test_E7_a_reset_whose_look_finds_it_healthy_leaves_nothing_under_way():
+    life = resetting()
+    life.view = {"running": 2}
+    returns(life, Reset(seen=life.look(live=True)))
+    assert life.state.phase is Phase.RUNNING
+    assert [one.sentence() for one in status_of(life.spec, life.state, life.now, "uid").budgets] == ["restart 0 of 3"]
+
+
 @ROW("A6", level="pure")
 @pytest.mark.parametrize(
     "view",
