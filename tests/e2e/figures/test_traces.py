@@ -13,7 +13,7 @@ from holdfast import Holdfast, names
 from holdfast.local import Stack
 from holdfast.model import Workload
 from tests.e2e.ground.site import Site, appwrapper, job, open_site, until
-from tests.otlp import Receiver, attributes, receiver
+from tests.traces.otlp import Receiver, attributes, receiver
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.row("O7", level="e2e")]
 SECRET = "not-for-traces-7f3a"
