@@ -80,7 +80,9 @@ def test_traces_are_off_until_they_have_somewhere_to_go():
         return {name: value for name, value in data.items() if name.startswith("OTEL_")}
 
     assert not variables()
-    assert variables("--set", "traces.endpoint=http://collector.monitoring:4318", "--set-json", "traces.share=0.25") == {
+    assert variables(
+        "--set", "traces.endpoint=http://collector.monitoring:4318", "--set-json", "traces.share=0.25"
+    ) == {
         "OTEL_TRACES_EXPORTER": "otlp",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.monitoring:4318",
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",

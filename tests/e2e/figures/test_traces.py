@@ -107,6 +107,27 @@ async def test_O7_one_trace_has_submission_activities_and_requests(
             assert name.encode() not in raw
 
 
+async def test_O7_what_is_applied_with_kubectl_begins_a_trace_of_its_own(stack: Stack, tmp_path: Path):
+    async with receiver() as traced, open_site(stack, tmp_path, prefix="o") as site:
+        await site.start_worker(kubeconfig=None, **traced.environment)
+        namespace = await site.namespace()
+        for name in ("one", "two"):
+            document = appwrapper(name, job(name), **WAITS)
+            document["metadata"]["namespace"] = namespace
+            document["spec"]["managedBy"] = site.managed_by
+            await site.kube.create(document)
+
+        async def both() -> bool:
+            made = [span for _, span in traced.spans() if span.name == "create batch/jobs"]
+            return len({span.trace_id for span in made}) == 2
+
+        await until(both, 90, "each has a trace with the request that makes its Job")
+        assert site.workers[0].stop() == 0
+        roots = [span for _, span in traced.spans() if not span.parent_span_id]
+        assert [span.name for span in roots] == ["StartWorkflow:Workload"] * 2
+        assert {span.trace_id for _, span in traced.spans()} == {span.trace_id for span in roots}
+
+
 async def test_O7_traces_are_turned_on_and_off_under_live_workloads(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
