@@ -6,7 +6,7 @@ Imported only where traces are on: it needs the extra `traces`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -15,6 +15,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import Link, SpanKind, Status, TraceState
 from opentelemetry.util.types import Attributes
+from temporalio.contrib.opentelemetry import TracingInterceptor
+from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, ExecuteActivityInput
 
 from holdfast import names
 
@@ -55,6 +57,41 @@ class Submissions(Sampler):
     def get_description(self) -> str:
         """Return what the SDK shows of it."""
         return f"Submissions({self._chosen.get_description()})"
+
+
+class Tracing(TracingInterceptor):
+    """The SDK's interceptor, which leaves alone an activity that is in no trace.
+
+    The watch is such an activity, and submits what is applied with kubectl: its span would be the parent of all that.
+    """
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """Trace the activities of a workflow that is in a trace."""
+        return _InTrace(super().intercept_activity(next), next, self)
+
+
+class _InTrace(ActivityInboundInterceptor):
+    def __init__(
+        self, traced: ActivityInboundInterceptor, plain: ActivityInboundInterceptor, tracing: TracingInterceptor
+    ) -> None:
+        super().__init__(traced)
+        self._plain = plain
+        self._tracing = tracing
+
+    def init(self, outbound: ActivityOutboundInterceptor) -> None:
+        self.next.init(outbound)
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        way = self.next if self._is_sampled(input) else self._plain
+        return await way.execute_activity(input)
+
+    def _is_sampled(self, input: ExecuteActivityInput) -> bool:
+        header = input.headers.get(self._tracing.header_key)
+        if header is None:
+            return False
+        (carrier,) = self._tracing.payload_converter.from_payloads([header])
+        context = self._tracing.text_map_propagator.extract(carrier)
+        return trace.get_current_span(context).get_span_context().trace_flags.sampled
 
 
 class Bare(SpanExporter):

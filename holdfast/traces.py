@@ -103,9 +103,8 @@ def started(service: str, exporter: SpanExporter) -> Traces:
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from temporalio.contrib.opentelemetry import TracingInterceptor
 
-    from holdfast.spans import VALUE_LENGTH, Bare, Submissions
+    from holdfast.spans import VALUE_LENGTH, Bare, Submissions, Tracing
 
     named = Resource.create({"service.name": service, "service.version": __version__})
     provider = TracerProvider(
@@ -116,4 +115,4 @@ def started(service: str, exporter: SpanExporter) -> Traces:
     provider.sampler = Submissions(provider.sampler)  # What OTEL_TRACES_SAMPLER chose decides about submissions.
     provider.add_span_processor(BatchSpanProcessor(Bare(exporter)))
     tracer = provider.get_tracer("holdfast", __version__)
-    return Traces(TracingInterceptor(tracer), tracer, provider)
+    return Traces(Tracing(tracer), tracer, provider)

@@ -7,10 +7,12 @@ import sys
 from contextlib import closing
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from temporalio.worker import Replayer
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Replayer
 
 from holdfast import names, traces
 from holdfast.errors import HoldfastError
@@ -127,6 +129,30 @@ def test_a_shared_workflow_is_in_no_submissions_trace(exporter: InMemorySpanExpo
             with begin(f"StartWorkflow:{names.GRAPH_WORKFLOW}"):
                 pass
     assert set(sent(exporter)) == {SUBMISSION, "RunActivity:ask"}
+
+
+class _Inner(ActivityInboundInterceptor):
+    """Stands for an activity: whether it runs within a span."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> bool:
+        return trace.get_current_span().get_span_context().is_valid
+
+
+@pytest.mark.parametrize(("begun", "within"), [(SUBMISSION, True), ("StartWorkflow:ClusterWatch", False), ("", False)])
+async def test_an_activity_outside_of_traces_runs_in_no_span(begun: str, within: bool, exporter: InMemorySpanExporter):
+    """A submission that such an activity makes begins a trace, then."""
+    with closing(traces.started("test", exporter)) as tracing:
+        interceptor, carrier = tracing.interceptor, dict[str, str]()
+        if begun:
+            with tracing.tracer.start_as_current_span(begun):
+                interceptor.text_map_propagator.inject(carrier)  # pyright: ignore[reportArgumentType] its own default
+        headers = {interceptor.header_key: interceptor.payload_converter.to_payloads([carrier])[0]} if begun else {}
+        given = ExecuteActivityInput(fn=lambda: None, args=[], executor=None, headers=headers)
+        activity = interceptor.intercept_activity(_Inner())
+        assert await ActivityEnvironment().run(activity.execute_activity, given) is within
 
 
 def test_the_sampler_of_the_environment_decides_about_submissions(monkeypatch: pytest.MonkeyPatch):

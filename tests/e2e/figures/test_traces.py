@@ -13,7 +13,7 @@ from holdfast import Holdfast, names
 from holdfast.local import Stack
 from holdfast.model import Workload
 from tests.e2e.ground.site import Site, appwrapper, job, open_site, until
-from tests.otlp import Receiver, attributes, receiver
+from tests.traces.otlp import Receiver, attributes, receiver
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.row("O7", level="e2e")]
 SECRET = "not-for-traces-7f3a"
@@ -105,6 +105,27 @@ async def test_O7_one_trace_has_submission_activities_and_requests(
         assert not [span for _, span in spans if span.events or span.status.message]
         for name in {pod["metadata"]["name"] for pod in await site.pods(namespace)}:
             assert name.encode() not in raw
+
+
+async def test_O7_what_is_applied_with_kubectl_begins_a_trace_of_its_own(stack: Stack, tmp_path: Path):
+    async with receiver() as traced, open_site(stack, tmp_path, prefix="o") as site:
+        await site.start_worker(kubeconfig=None, **traced.environment)
+        namespace = await site.namespace()
+        for name in ("one", "two"):
+            document = appwrapper(name, job(name), **WAITS)
+            document["metadata"]["namespace"] = namespace
+            document["spec"]["managedBy"] = site.managed_by
+            await site.kube.create(document)
+
+        async def both() -> bool:
+            made = [span for _, span in traced.spans() if span.name == "create batch/jobs"]
+            return len({span.trace_id for span in made}) == 2
+
+        await until(both, 90, "each has a trace with the request that makes its Job")
+        assert site.workers[0].stop() == 0
+        roots = [span for _, span in traced.spans() if not span.parent_span_id]
+        assert [span.name for span in roots] == ["StartWorkflow:Workload"] * 2
+        assert {span.trace_id for _, span in traced.spans()} == {span.trace_id for span in roots}
 
 
 async def test_O7_traces_are_turned_on_and_off_under_live_workloads(
