@@ -64,11 +64,11 @@ async def test_E10_one_that_is_queued_is_seen_from_then_until_it_is_gone(space: 
     gate = Gate(space)
     await gate.set(StopPolicy.HOLD)
     handle = await space.submit(gate.read(pod("train")))
-    await shows(space, "train", "Pending", "Queued")
+    await shows(space, "Pending", "Queued")
     early = await uid(space)
     assert not await space.pods()
     await gate.set(StopPolicy.NONE)
-    await shows(space, "train", "Running")
+    await shows(space, "Running")
     assert await uid(space) == early, "its attempt belongs to the Anchor that has shown the wait"
     await handle.signal(names.SIGNAL_CANCEL, "over")
     await space.ended(handle)
@@ -78,7 +78,7 @@ async def test_E10_one_that_is_queued_is_seen_from_then_until_it_is_gone(space: 
 async def test_E10_one_that_is_submitted_suspended_is_seen_and_its_deletion_cancels_it(space: Space):
     read = space.site.read(appwrapper("train", pod("train")), space.namespace)
     handle = await space.submit(read.model_copy(update={"suspend": True}))
-    await shows(space, "train", "Suspended")
+    await shows(space, "Suspended")
     await space.delete(names.API_VERSION, names.ANCHOR_KIND, "train")
     status = await space.ended(handle)
     assert (status.phase, status.attempt) == ("Cancelled", 0)
@@ -90,11 +90,11 @@ async def test_E10_one_that_is_refused_once_it_is_let_in_says_so(space: Space):
     component["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Sometimes"
     await gate.set(StopPolicy.HOLD)
     handle = await space.submit(gate.read(component))
-    await shows(space, "train", "Pending", "Queued")
+    await shows(space, "Pending", "Queued")
     await gate.set(StopPolicy.NONE)
     with pytest.raises(WorkflowFailureError):
         await asyncio.wait_for(handle.result(), 90)
-    await shows(space, "train", "Failed", "Refused")
+    await shows(space, "Failed", "Refused")
     anchor = await space.anchor("train")
     assert "imagePullPolicy" in anchor["status"]["message"]
     assert "finalizers" not in anchor["metadata"], "nothing keeps it, and its namespace can be deleted"
