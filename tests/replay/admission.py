@@ -16,7 +16,7 @@ from holdfast.client.entities.graph import GraphRun
 from holdfast.client.entities.queue import apply
 from holdfast.model import Status
 from holdfast.model.entities.graph import Edge, Graph, GraphNews, GraphNode, ItemPhase, Place
-from holdfast.model.entities.queue import Queue, QueueOrder, StopPolicy
+from holdfast.model.entities.queue import Queue, StopPolicy
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.ground.site import until
 from tests.policy.lives.life import workload
@@ -90,12 +90,11 @@ async def in_a_graph(run: Run) -> Handle:
 
 
 async def shown_as_it_waits(run: Run) -> Handle:
-    """Have an Anchor before the first attempt, since its queue is not there; be let in, and end (record 0096)."""
-    handle = await run.start(workload(timings=TIMINGS, queue="research", queued=True))
+    """Have an Anchor before the first attempt, since it is submitted suspended; be resumed, and end (record 0096)."""
+    handle = await run.start(workload(timings=TIMINGS, suspend=True))
     await run.entered("report")
-    uid = handle.first_execution_run_id
-    assert uid is not None
-    await handle.signal(names.SIGNAL_QUEUE, QueueOrder(uid=uid, turn=1, admit=True, why="queue research lets it in"))
+    await run.reach(handle, "Suspended")
+    await handle.signal(names.SIGNAL_RESUME, "there is room")
     await run.running(handle)
     await run.cluster.sees(handle, 1, succeeded=2, complete=True)
     return handle

@@ -102,7 +102,7 @@ async def test_E10_another_workload_keeps_its_anchor_until_it_has_ended(bench: B
 async def test_E10_it_stays_as_the_workload_is_refused_and_nothing_else_does(bench: Bench, at_once: bool):
     bench.components = (spoiled(job(), parallelims=3),)
     await shown(bench)
-    given = creation(bench, reports(bench)) | ({} if at_once else {"create": None})
+    given: dict[str, Any] = creation(bench, reports(bench)) | ({} if at_once else {"create": None})
     with pytest.raises(ApplicationError, match="parallelims") as refused:
         await bench.prepare(**given)
     assert refused.value.type == names.ERROR_REFUSED

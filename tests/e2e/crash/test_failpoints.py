@@ -29,6 +29,8 @@ SAMPLE = (
     ("appwrapper-reset", "activity.reset.after:1"),
     ("appwrapper-reset", "http.patch.anchors.after:2"),
     ("appwrapper-reset", "http.delete.attempts.before:1"),
+    ("appwrapper-shown-as-it-waits", "http.create.anchors.after:1"),
+    ("appwrapper-shown-as-it-waits", "http.patch.anchors/status.before:2"),
     ("appwrapper-suspend-and-force", "http.delete.attempts.after:1"),
     ("appwrapper-suspend-and-force", "activity.force_remove.after:1"),
     ("streams-submission", "http.create.pods.after:3"),

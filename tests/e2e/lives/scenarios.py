@@ -94,6 +94,24 @@ async def _fails_and_is_reset(space: Space, handle: Handle) -> None:
     await space.complete(NAME)
 
 
+def _suspended() -> dict[str, Any]:
+    document = _two_pods()
+    document["spec"]["suspend"] = True
+    return document
+
+
+async def _is_shown_and_begins(space: Space, handle: Handle) -> None:
+    """Be seen in the cluster before the first attempt (row E10), then begin."""
+
+    async def shown() -> bool:
+        anchors = await space.site.objects(names.API_VERSION, names.ANCHOR_KIND, space.namespace)
+        return [one.get("status", {}).get("phase") for one in anchors] == ["Suspended"]
+
+    await until(shown, 120, "its anchor says that it is suspended", pause=0.2)
+    await handle.signal(names.SIGNAL_RESUME, "there is room")
+    await _fails_and_is_reset(space, handle)
+
+
 async def _makes_room_and_is_cancelled(space: Space, handle: Handle) -> None:
     await space.reach(handle, "Running", 1)
     await handle.signal(names.SIGNAL_SUSPEND, "making room")
@@ -157,6 +175,14 @@ SCENARIOS: tuple[Scenario | EntityScenario, ...] = (
         name="appwrapper-reset",
         document=_two_pods,
         script=_fails_and_is_reset,
+        phase="Succeeded",
+        attempts=2,
+        charged={"restart": 1},
+    ),
+    Scenario(
+        name="appwrapper-shown-as-it-waits",
+        document=_suspended,
+        script=_is_shown_and_begins,
         phase="Succeeded",
         attempts=2,
         charged={"restart": 1},
