@@ -35,7 +35,7 @@ def test_a_worker_compatible_with_a_release_takes_only_the_patches_which_that_on
     assert takes is not None
     taken = {one for one in patches.SINCE if takes(_asked(one))}
     assert taken == {patches.SUBMITTED, patches.REHEARSED}
-    everything = patches.activation("0.2.0")
+    everything = patches.activation("0.3.0")
     assert everything is not None
     assert all(everything(_asked(one)) for one in patches.SINCE)
     assert patches.activation("") is None
