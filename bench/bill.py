@@ -48,11 +48,12 @@ HAPPENS: Final = (LIFE, RESET, SUSPENSION)
 
 IDLE: Final = Cost("a workload that runs", 0, _METRIC, "0")
 PROBE: Final = Cost("a probed service, every 30 s", 120, _VIRTUAL, "1,200")
+STEPS: Final = Cost("a workload whose steps are followed, every 15 s", 252, _VIRTUAL)
 GANG: Final = Cost("an elastic gang that runs", 655, _BOTH, "5,520, then 3,720")
 WATCH: Final = Cost("the watch of a cluster, per part", 655, _BOTH, "4,800, then 3,000")
 NODES: Final = Cost("the watch of its nodes", 655, _BOTH, "4,800, then 3,000")
 BROKER: Final = Cost("the checkpoint broker, idle", 120, "its history: a timer and an activity a minute", "120")
-GOES_ON: Final = (IDLE, PROBE, GANG, WATCH, NODES, BROKER)
+GOES_ON: Final = (IDLE, PROBE, STEPS, GANG, WATCH, NODES, BROKER)
 
 
 def bill(actions: float) -> str:

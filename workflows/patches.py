@@ -30,7 +30,7 @@ SINCE: Final = {
     ANSWERS: "0.2",
     CONTINUED: "0.2",
     HEARD: "0.2",
-    WITHDRAWN: "0.2",
+    WITHDRAWN: "0.3",
 }
 """The release that brought each patch."""
 

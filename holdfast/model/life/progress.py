@@ -76,12 +76,9 @@ class StepRecord(Payload):
     longest: float = 0.0
     """The longest time between two readings of a new step over the whole life, in seconds."""
 
-    learned: int = 0
-    """How many step times have been learned from over the whole life."""
-
     def begun(self, attempt: int, at: Time) -> StepRecord:
         """Return the record of a new attempt, or of one restarted in place: it knows the step times from before."""
-        return StepRecord(attempt=attempt, at=at, samples=self.samples, longest=self.longest, learned=self.learned)
+        return StepRecord(attempt=attempt, at=at, samples=self.samples, longest=self.longest)
 
 
 class Fall(Payload):

@@ -22,9 +22,7 @@ ENOUGH: Final = 32
 KEPT: Final = 64
 """How many step times are kept."""
 OF_LONGEST: Final = 3
-"""A learned bound is at least this many times the longest step ever seen, or more while few have been seen ..."""
-MANY: Final = 1000
-"""How many steps must be seen before the longest of them says enough of the tail."""
+"""A learned bound is at least this many times the longest step ever seen ..."""
 MOST: Final = 100
 """... but that term is at most this many times the median step."""
 LATE: Final = timedelta(seconds=10)
@@ -97,12 +95,10 @@ def bound_of(record: StepRecord, rules: Progress) -> Bound:
     if len(record.samples) < ENOUGH:
         return Bound(rules.first_step, f"{len(record.samples)} of {ENOUGH} steps are known to learn from")
     usual = median(record.samples)
-    # Of steps whose tail has index 3, the longest of n grows with the cube root of n.
-    factor = OF_LONGEST * max(1.0, (MANY / max(record.learned, ENOUGH)) ** (1 / 3))
     terms = [
         (rules.minimum.total_seconds(), "the minimum"),
         (rules.multiple * usual, f"{rules.multiple} × median {_short(usual)}"),
-        (min(factor * record.longest, MOST * usual), f"{factor:.2g} × longest {_short(record.longest)}"),
+        (min(OF_LONGEST * record.longest, MOST * usual), f"{OF_LONGEST} × longest {_short(record.longest)}"),
     ]
     seconds, source = max(terms)
     return Bound(timedelta(seconds=round(seconds, 1)), source)
@@ -242,7 +238,7 @@ def _behind(pods: Sequence[PodStep]) -> PodStep | None:
 
 def _learned(record: StepRecord, gap: float, per_step: float) -> dict[str, Any]:
     samples = (*record.samples, float(f"{per_step:.4g}"))[-KEPT:]
-    return {"samples": samples, "longest": max(record.longest, round(gap, 1)), "learned": record.learned + 1}
+    return {"samples": samples, "longest": max(record.longest, round(gap, 1))}
 
 
 def _least(record: StepRecord, rules: Progress) -> float:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from bench import bill
 from holdfast import names, progress
 from holdfast.activities.facts.pods import pod_facts
 from holdfast.activities.kube.client import Unreachable
@@ -34,12 +35,15 @@ RULES = Progress(bound=timedelta(minutes=2), first_step=timedelta(minutes=10))
 Pods = list[PodStep]
 
 
+BEGUN = datetime(2026, 6, 1, tzinfo=UTC)
+
+
 class LoopTime(datetime):
     """A clock that goes with the loop's."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-        return datetime(2026, 6, 1, tzinfo=tz) + timedelta(seconds=asyncio.get_running_loop().time())
+        return BEGUN.replace(tzinfo=tz) + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 def given(rules: Progress = RULES, **fields: Any) -> FollowInput:
@@ -81,7 +85,7 @@ class Listing:
 
 
 def followed(
-    monkeypatch: pytest.MonkeyPatch, at: Callable[[float], Pods], start: FollowInput
+    monkeypatch: pytest.MonkeyPatch, at: Callable[[float], Pods], start: FollowInput, beats: list[Any] | None = None
 ) -> tuple[Followed, float]:
     """Follow pods that tell this at each time; return the answer, and after how many seconds it came."""
     came: list[Any] = []
@@ -92,6 +96,7 @@ def followed(
     async def main() -> None:
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(environment.info, heartbeat_timeout=probe_heartbeat(RULES))
+        environment.on_heartbeat = (beats if beats is not None else []).append
         came.append(await environment.run(following.follow, site(), start))
         came.append(asyncio.get_running_loop().time())
 
@@ -208,6 +213,19 @@ def test_P1_a_workload_that_steps_well_is_told_of_every_five_minutes(monkeypatch
     came, seconds = followed(monkeypatch, lambda now: at_step(2 + int(now * 1000)), given(known=start.record))
     assert came.failure is None
     assert 300 <= seconds <= 315
+
+
+@ROW("P1", level="pure")
+def test_P1_an_hour_of_steps_costs_no_more_actions_than_the_bill_says(monkeypatch: pytest.MonkeyPatch):
+    rules, beats, known, begun, news = Progress(), list[Any](), None, 0.0, 0
+    while begun < 3600:
+        came, seconds = followed(
+            monkeypatch, lambda now, begun=begun: at_step(int(begun + now)), given(rules, known=known), beats=beats
+        )
+        known, begun, news = came.record, begun + max(seconds, 0.001), news + 1
+        assert known is not None
+        known = known.model_copy(update={"at": BEGUN})
+    assert 0 < len(beats) + news - 1 <= bill.STEPS.actions, "the first news tells of the first step"
 
 
 @ROW("P2", level="pure")
