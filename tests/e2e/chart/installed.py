@@ -8,19 +8,28 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from holdfast.activities.kube.client import Kube
 from holdfast.local import Stack, StackError
 from holdfast.local.node.real_node import RealNode, import_images
-from holdfast.relay import addresses_of
+from holdfast.relay import addresses_of, relayed
+from tests.e2e.chart.helm import RELEASE, helm
+from tests.e2e.chart.second_node import SecondNode
 from tests.e2e.chart.worker_image import write_worker_image
 from tests.e2e.ground.proxy import Proxy, address_in
-from tests.e2e.ground.site import executable
+from tests.e2e.ground.site import Site, executable, until
 
 CLUSTER: Final = "prod"
 NAMESPACE: Final = "holdfast-system"
+COMPONENTS: Final = ("workflows", "cluster")
+"""The Deployments of workers."""
 _IMAGE: Final = "holdfast.local/worker"
 _SERVICE: Final = "kubernetes.default.svc"
 """A name that is on the API server's certificate."""
@@ -97,3 +106,90 @@ def told(stack: Stack) -> str:
         with contextlib.suppress(StackError):
             found.append(stack.kubectl("logs", pod, "--tail=10", *there))
     return "\n".join(found)
+
+
+@asynccontextmanager
+async def open_site(stack: Stack, directory: Path) -> AsyncIterator[Site]:
+    """What a test works with on the cluster that the chart's workers serve."""
+    async with relayed(stack.temporal_address) as target:
+        site = Site(
+            stack=stack,
+            directory=directory,
+            kubeconfig=stack.kubeconfig,
+            kube=await Kube.connect(str(stack.kubeconfig)),
+            client=await Client.connect(target, data_converter=pydantic_data_converter),
+            cluster=CLUSTER,
+            temporal_address=stack.temporal_address,
+        )
+        try:
+            yield site
+        finally:
+            await site.close()
+
+
+@dataclass
+class Chart:
+    """The chart's installation on two nodes.
+
+    Attributes:
+        site: what a test works with on its cluster.
+        second: the node beside the stack's own.
+        image: the archive with the workers' image.
+        values: the file of its values.
+    """
+
+    site: Site
+    second: SecondNode
+    image: Path
+    values: Path
+
+    async def kubectl(self, *argv: str) -> str:
+        return await asyncio.to_thread(self.site.stack.kubectl, *argv)
+
+    async def upgrade(self, *argv: str) -> None:
+        """Upgrade the release, and wait until all its pods are new and ready."""
+        wanted = (*RELEASE, "--values", str(self.values), "--wait", "--timeout", "5m", *argv)
+        kubeconfig = self.site.stack.kubeconfig
+        try:
+            await asyncio.to_thread(helm, "upgrade", "--install", *wanted, kubeconfig=kubeconfig)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{told(self.site.stack)}") from None
+
+    async def pods(self, component: str) -> list[dict[str, Any]]:
+        """Return the pods of one Deployment that are not being deleted."""
+        labels = f"app.kubernetes.io/component={component}"
+        found = await self.site.kube.list("v1", "Pod", NAMESPACE, labels=labels)
+        return [pod for pod in found["items"] if not pod["metadata"].get("deletionTimestamp")]
+
+    async def nodes(self, component: str) -> set[str]:
+        """Return the nodes on which the pods of one Deployment stand."""
+        return {pod["spec"]["nodeName"] for pod in await self.pods(component) if pod["spec"].get("nodeName")}
+
+    async def ready(self, count: int = 2) -> None:
+        """Wait until each Deployment has as many pods, and all are ready."""
+
+        async def check() -> bool:
+            for component in COMPONENTS:
+                pods = await self.pods(component)
+                if len(pods) != count or not all(_is_ready(pod) for pod in pods):
+                    return False
+            return True
+
+        await until(check, 180, lambda: f"the workers are ready: {told(self.site.stack)}", pause=0.3)
+
+    async def whole(self) -> None:
+        """Have both nodes be there, with one pod of each Deployment on each."""
+        if not self.second.runs:
+            await asyncio.to_thread(self.second.start, self.image)
+        await self.upgrade("--create-namespace")
+        for component in COMPONENTS:
+            there = (f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
+            if len(await self.nodes(component)) < 2:
+                await self.kubectl("rollout", "restart", *there)
+                await self.kubectl("rollout", "status", *there)
+            assert len(await self.nodes(component)) == 2, f"the pods of {component} are spread"
+        await self.ready()
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))

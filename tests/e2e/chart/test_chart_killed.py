@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -21,18 +20,13 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 import yaml
-from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 
-from holdfast.activities.kube.client import Kube
-from holdfast.local import Stack, StackError
+from holdfast.local import StackError
 from holdfast.local.extras import ha
 from holdfast.local.node.real_node import NODE, RealNode
-from holdfast.relay import relayed
-from tests.e2e.chart.helm import RELEASE, helm
-from tests.e2e.chart.installed import CLUSTER, NAMESPACE, load_image, reachable, told, values, write_image
+from tests.e2e.chart.installed import COMPONENTS, Chart, load_image, open_site, reachable, values, write_image
 from tests.e2e.chart.second_node import NAME, SecondNode
-from tests.e2e.ground.site import Site, until
+from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Space, open_space
 from tests.e2e.upgrade import lives
 from tests.e2e.upgrade.lives import Life, Sentinels
@@ -49,70 +43,8 @@ pytestmark = [
 ]
 COUNTS: Final = {"running": 2, "unhealthy": 1, "removing": 1, "suspended": 1, "sentinel": 3}
 SERVERS: Final = tuple(ha.SERVERS)
-COMPONENTS: Final = ("workflows", "cluster")
 SILENT: Final = 15.0
 """Seconds after which the stack's Temporal gives nothing more to a worker whose host died without a word."""
-
-
-@dataclass
-class Chart:
-    """The chart's installation."""
-
-    site: Site
-    second: SecondNode
-    image: Path
-    values: Path
-
-    async def kubectl(self, *argv: str) -> str:
-        return await asyncio.to_thread(self.site.stack.kubectl, *argv)
-
-    async def upgrade(self, *argv: str) -> None:
-        """Upgrade the release, and wait until all its pods are new and ready."""
-        wanted = (*RELEASE, "--values", str(self.values), "--wait", "--timeout", "5m", *argv)
-        kubeconfig = self.site.stack.kubeconfig
-        try:
-            await asyncio.to_thread(helm, "upgrade", "--install", *wanted, kubeconfig=kubeconfig)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{told(self.site.stack)}") from None
-
-    async def pods(self, component: str) -> list[dict[str, Any]]:
-        """Return the pods of one Deployment that are not being deleted."""
-        labels = f"app.kubernetes.io/component={component}"
-        found = await self.site.kube.list("v1", "Pod", NAMESPACE, labels=labels)
-        return [pod for pod in found["items"] if not pod["metadata"].get("deletionTimestamp")]
-
-    async def nodes(self, component: str) -> set[str]:
-        """Return the nodes on which the pods of one Deployment stand."""
-        return {pod["spec"]["nodeName"] for pod in await self.pods(component) if pod["spec"].get("nodeName")}
-
-    async def ready(self, count: int = 2) -> None:
-        """Wait until each Deployment has as many pods, and all are ready."""
-
-        async def check() -> bool:
-            for component in COMPONENTS:
-                pods = await self.pods(component)
-                if len(pods) != count or not all(_is_ready(pod) for pod in pods):
-                    return False
-            return True
-
-        await until(check, 180, lambda: f"the workers are ready: {told(self.site.stack)}", pause=0.3)
-
-    async def whole(self) -> None:
-        """Have both nodes be there, with one pod of each Deployment on each."""
-        if not self.second.runs:
-            await asyncio.to_thread(self.second.start, self.image)
-        await self.upgrade("--create-namespace")
-        for component in COMPONENTS:
-            there = (f"deployment/holdfast-{component}", f"--namespace={NAMESPACE}")
-            if len(await self.nodes(component)) < 2:
-                await self.kubectl("rollout", "restart", *there)
-                await self.kubectl("rollout", "status", *there)
-            assert len(await self.nodes(component)) == 2, f"the pods of {component} are spread"
-        await self.ready()
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
 
 
 def _workers(*pods: dict[str, Any]) -> list[int]:
@@ -160,7 +92,7 @@ async def chart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chart
         await load_image(stack, archive, RealNode(stack.directory))
         second = SecondNode(stack)
         try:
-            async with reachable(stack) as (api, temporal), opened(stack, directory) as site:
+            async with reachable(stack) as (api, temporal), open_site(stack, directory) as site:
                 file = directory / "values.yaml"
                 file.write_text(yaml.safe_dump(values(api, temporal)))
                 found = Chart(site, second, archive, file)
@@ -168,25 +100,6 @@ async def chart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chart
                 yield found
         finally:
             second.remove()
-
-
-@asynccontextmanager
-async def opened(stack: Stack, directory: Path) -> AsyncIterator[Site]:
-    """What a test works with on the cluster that the chart's workers serve."""
-    async with relayed(stack.temporal_address) as target:
-        site = Site(
-            stack=stack,
-            directory=directory,
-            kubeconfig=stack.kubeconfig,
-            kube=await Kube.connect(str(stack.kubeconfig)),
-            client=await Client.connect(target, data_converter=pydantic_data_converter),
-            cluster=CLUSTER,
-            temporal_address=stack.temporal_address,
-        )
-        try:
-            yield site
-        finally:
-            await site.close()
 
 
 # --- what is done to the installation

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.service import RPCError
 
 from holdfast import names
 from holdfast.activities.kube.client import KubeError
@@ -225,11 +226,24 @@ class Sentinels:
         """Return for each failure the seconds until its workload was told, by the workload's history."""
         found: list[float] = []
         for life in self._lives:
-            told = [
-                event.event_time.ToDatetime(tzinfo=UTC)
-                for event in (await life.handle.fetch_history()).events
-                if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
-            ]
-            for at in self.failed[life.name]:
-                found.append(min(one for one in told if one > at).timestamp() - at.timestamp())
+            failed, told = self.failed[life.name], list[datetime]()
+
+            async def last_is_told(
+                life: Life = life, failed: list[datetime] = failed, told: list[datetime] = told
+            ) -> bool:
+                with contextlib.suppress(RPCError):
+                    told[:] = await _told(life)
+                return not failed or (bool(told) and max(told) > failed[-1])
+
+            await until(last_is_told, 120, f"{life.name} is told of its last failure", pause=0.5)
+            found += [min(one for one in told if one > at).timestamp() - at.timestamp() for at in failed]
         return found
+
+
+async def _told(life: Life) -> list[datetime]:
+    """Return when a workload was told of something."""
+    return [
+        event.event_time.ToDatetime(tzinfo=UTC)
+        for event in (await life.handle.fetch_history()).events
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+    ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
@@ -25,6 +25,7 @@ from tests.e2e.witness.law import judge
 from tests.e2e.witness.truth import watched
 
 pytestmark = [pytest.mark.e2e, pytest.mark.release, pytest.mark.timeout(1200)]
+T = TypeVar("T")
 UNWATCHED: float = 10.0
 """Seconds for which a failure may go unnoticed, at most."""
 
@@ -107,14 +108,19 @@ async def applied(space: Space, name: str) -> Life:
 
 
 async def all_held(space: Space, some: list[Life]) -> None:
-    """Bring all into the middle of their phases, a few at once."""
+    """Bring all into the middle of their phases."""
+    await few_at_once(lives.hold(space, life) for life in some)
+
+
+async def few_at_once(some: Iterable[Awaitable[T]]) -> list[T]:
+    """Await each, a few at once: fifty would have each wait for all others on a busy machine."""
     turns = asyncio.Semaphore(8)
 
-    async def held_there(life: Life) -> None:
+    async def in_turn(one: Awaitable[T]) -> T:
         async with turns:
-            await lives.hold(space, life)
+            return await one
 
-    await asyncio.gather(*map(held_there, some))
+    return await asyncio.gather(*map(in_turn, some))
 
 
 async def unmoved(space: Space, held: list[Life]) -> None:
@@ -184,7 +190,7 @@ async def test_O4_upgraded_and_rolled_back_under_fifty_workloads_nothing_is_lost
 
 async def all_end(space: Space, some: list[Life]) -> None:
     """Bring each to its end, and assert that it is the planned one."""
-    for life, status in zip(some, await asyncio.gather(*(lives.end(space, life) for life in some)), strict=True):
+    for life, status in zip(some, await few_at_once(lives.end(space, life) for life in some), strict=True):
         assert (str(status.phase), status.restarts) == lives.ends_as(life), status.model_dump_json(indent=1)
 
 
