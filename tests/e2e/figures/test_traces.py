@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -77,7 +78,7 @@ async def test_O7_one_trace_has_submission_activities_and_requests(
             return any(span.name == "CompleteWorkflow:Workload" for _, span in trace_of(traced, workload))
 
         await until(complete, 60, "the trace has the workflow's end")
-        assert site.workers[0].stop() == 0, "what is left to send is sent at the end"
+        assert await asyncio.to_thread(site.workers[0].stop) == 0, "what is left to send is sent at the end"
         spans = trace_of(traced, workload)
 
         by_id = {span.span_id: span for _, span in spans}
@@ -122,7 +123,7 @@ async def test_O7_what_is_applied_with_kubectl_begins_a_trace_of_its_own(stack: 
             return len({span.trace_id for span in made}) == 2
 
         await until(both, 90, "each has a trace with the request that makes its Job")
-        assert site.workers[0].stop() == 0
+        assert await asyncio.to_thread(site.workers[0].stop) == 0
         roots = [span for _, span in traced.spans() if not span.parent_span_id]
         assert [span.name for span in roots] == ["StartWorkflow:Workload"] * 2
         assert {span.trace_id for _, span in traced.spans()} == {span.trace_id for span in roots}
