@@ -506,9 +506,9 @@ def test_J25_pods_that_restart_in_place_read_the_checkpoint_from_a_file_alone():
 
 
 @pytest.mark.row("J25", level="pure")
-def test_J25_a_template_that_would_lift_the_barrier_is_refused_only_at_one():
+@pytest.mark.parametrize("in_place", [None, 0])
+def test_J25_a_template_that_would_lift_the_barrier_is_refused(in_place: int | None):
     template = job(metadata={"annotations": {names.ANNOTATION_IN_PLACE_ATTEMPT: "0"}})
-    sent(part(template))
     with pytest.raises(InjectionError, match="expected none") as refused:
-        injected(part(template), in_place=0)
+        injected(part(template), in_place=in_place)
     assert refused.value.path == (f"template.spec.template.metadata.annotations[{names.ANNOTATION_IN_PLACE_ATTEMPT}]")

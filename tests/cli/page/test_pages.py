@@ -90,7 +90,7 @@ async def test_what_comes_next_has_its_time():
 def test_queues_are_listed_as_they_wait_and_silent_ones_with_the_reason():
     text = shown("queues.html", queues=[queue(waiting=7)], silent={"night": "no worker answers"}).text
     assert text.index("team/next") < text.index("team/now")
-    for said in ("16 taken of 16", "2 taken of no bound", "and 6 more", "night does not answer: no worker answers"):
+    for said in ("16 used of 16", "2 used of no limit", "and 6 more", "night does not answer: no worker answers"):
         assert said in text
     assert "every workload begins as soon as it is submitted" in shown("queues.html", queues=[], silent={}).text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -236,7 +237,12 @@ def test_E7_plain_manifests_are_not_called_by_the_kind_under_which_temporal_know
 
 
 def _kind_shown(kind: str) -> str:
-    fields = {"workflow_id": "workload/dev/research/x", "run_id": "r", "cluster": "dev", "namespace": "research"}
+    fields: dict[str, Any] = {
+        "workflow_id": "workload/dev/research/x",
+        "run_id": "r",
+        "cluster": "dev",
+        "namespace": "research",
+    }
     one = Summary(name="x", kind=kind, phase="Running", started_at=NOW, execution="Running", **fields)
     heads, row = render.summaries([one], NOW).splitlines()
     return row[heads.index("KIND") : heads.index("PHASE")].strip()
