@@ -90,7 +90,7 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
             async def next_one() -> bool:
                 return (await queues.status("gpus")).admitted == 1
 
-            await until(next_one, 60, "the next one is let in")
+            await until(next_one, 60, "the next one is admitted")
             await queues.shows("gpus", 1, 1, 60)
             lines = (await queues.status("gpus")).lines
             first = next(one.name for one in lines if one.admitted)
@@ -104,7 +104,7 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
                 # In this process: the command takes seconds on a loaded machine, and the watchdog mends it meanwhile.
                 where = Place(site.temporal_address, site.cluster)
                 said = " ".join((await Run(site.client, where, handles[int(rest[1])].id, "").explain()).entities)
-                return "queue gpus: its workflow has failed its tasks since" in said and "nobody is let in" in said
+                return "queue gpus: its workflow has failed its tasks since" in said and "no workload is admitted" in said
 
             await until(explained, WITHIN, "explain says what is wrong with its queue")
             await begun_anew(site, queue, gone)
