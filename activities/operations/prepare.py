@@ -284,7 +284,7 @@ def _prepared(
 
 
 async def _withdraw(site: Site, given: PrepareInput, owner: ObjectRef | None = None) -> None:
-    """Delete this owner, under which nothing is, and the anchor, unless it has shown how the workload waited.
+    """Delete this owner, under which nothing is, and the anchor of a first attempt that has shown no wait.
 
     Where another owner exists, nothing is deleted. The anchor goes first: the collector takes the owner with it.
     """
@@ -293,7 +293,7 @@ async def _withdraw(site: Site, given: PrepareInput, owner: ObjectRef | None = N
         uids = {one["metadata"]["uid"] for one in await attempts_of(site, target)}
         if uids - ({owner.uid} if owner is not None else set()):
             return
-        if not given.anchored:
+        if given.attempt == 1 and not given.anchored:
             await release_anchor(site, target, delete=True)
         if owner is not None:
             await site.kube.delete(owner.api_version, owner.kind, owner.name, target.namespace, uid=owner.uid)

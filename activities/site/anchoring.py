@@ -21,7 +21,8 @@ _WAIT_SECONDS: Final = 0.5
 async def anchor_early(site: Site, target: Target, given: AnchorInput, pulse: Pulse) -> bool:
     """Make the Anchor of a workload that waits to begin, and return whether it exists.
 
-    It is not made where the workload may not begin: the first attempt is refused with the reason.
+    It is not made where the workload may not begin: the first attempt is refused with the reason. One that exists
+    counts whatever the namespace permits now, and one without our finalizer has ended: it is left as it is.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`.
@@ -29,6 +30,9 @@ async def anchor_early(site: Site, target: Target, given: AnchorInput, pulse: Pu
     """
     await site.confirm(target)
     try:
+        found = await site.kube.find(*key_of(target))
+        if found is not None and is_ours(target, found):
+            return True
         if await namespace_closed(site, target, site.permits) is not None:
             return False
         await ensure_anchor(site, target, given, pulse, expected=False)

@@ -64,7 +64,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.failures.selection import selection_of
     from holdfast.policy.loop.operations import patience, patience_left
     from holdfast.policy.loop.promise import memory_of
-    from holdfast.policy.loop.results import awaits_acceptance
+    from holdfast.policy.loop.results import awaits_acceptance, made_nothing
     from holdfast.policy.sides.progress import is_stalled
     from holdfast.policy.status.report import shows_copies
     from holdfast.policy.values.edit import edit
@@ -485,7 +485,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                plan=plan,
+                plan=() if made_nothing(state) else plan,
                 objects=attempt.objects if attempt is not None else (),
                 until=until,
                 grace=grace.total_seconds(),

@@ -99,7 +99,9 @@ async def _asked(
 ) -> T:
     taken = asyncio.Event()
     async with at_once:
-        run = await holdfast.get(target.name, target.namespace)
+        # Selected without a kind in its id: it is not the other one that has its name.
+        name = target.name if "/" in target.name or not uid else f"appwrapper/{target.name}"
+        run = await holdfast.get(name, target.namespace)
         run = replace(run, uid=uid or run.uid, taken=taken.set)
         work = asyncio.ensure_future(attended(run, ask(run), warning) if warning else ask(run))
         heard = asyncio.ensure_future(taken.wait())

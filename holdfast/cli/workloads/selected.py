@@ -145,7 +145,8 @@ def _selected(verb: str, selection: Selection, namespace: str | None, place: Pla
             say(f"... and {len(found) - _SHOWN:,} more", err=True)
         if not confirmed(f"{verb.capitalize()} {count} of {where}?"):
             raise HoldfastError("nothing was changed")
-    return {Chosen(one.namespace, one.name): one.uid for one in found}
+    # What stands behind the namespace in the id has the kind, where one name may be that of two workloads.
+    return {Chosen(one.namespace, one.workflow_id.split("/", 3)[3]): one.uid for one in found}
 
 
 def changes(verb: str, phase: str) -> bool:

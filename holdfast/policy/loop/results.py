@@ -168,6 +168,18 @@ def awaits_acceptance(state: State, number: int) -> bool:
     return number == 1 or state.unaccepted
 
 
+def made_nothing(state: State) -> bool:
+    """Whether no component can exist: no attempt has begun, or the first was refused before it had an owner.
+
+    A removal then needs no right to read their kinds: who may not create a kind may not read it, either.
+    """
+    attempt = state.attempt
+    if attempt is None:
+        return True
+    refused = attempt.number == 1 and attempt.launch_failure is not None
+    return refused and not attempt.owner_uid and not attempt.objects
+
+
 def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> State:
     """Record how a submission ended (rows S2, S4, S12). The uid of its owner is the submission's id."""
     failure, submission = event.failure, attempt.submission

@@ -14,6 +14,7 @@ from holdfast.model.calls.cluster import AnchorInput, Prepared, Reported, Report
 from tests.activities.bench import Bench, asked_of, job, spoiled
 from tests.activities.objects.test_created_at_once import reports
 from tests.activities.operations.test_crashes import BEFORE_OR_AFTER, Crashing
+from tests.activities.site.test_withdrawn import as_another_worker, closed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.row("E10", level="e2e")]
 
@@ -82,6 +83,22 @@ async def test_E10_no_object_is_made_in_a_namespace_that_is_not_enabled(kube: Ku
     assert not (await shown(bench)).anchored
     assert await bench.anchor() is None
     assert all(one.startswith("GET") for one in asked)
+
+
+async def test_E10_one_that_is_there_counts_even_if_its_namespace_is_closed_since(bench: Bench):
+    await shown(bench)
+    await closed(bench)
+    assert (await shown(await as_another_worker(bench), waits(bench, reason=Reason.BLOCKED, message="its graph"))).anchored
+    assert (await there(bench))["status"]["reason"] == "Blocked"
+
+
+async def test_E10_a_report_that_comes_after_the_end_puts_no_finalizer_back(bench: Bench):
+    late = waits(bench)
+    await shown(bench)
+    report = bench.report(phase=Phase.FAILED, reason=Reason.REFUSED)
+    assert (await bench.remove(attempt=0, plan=(), release_anchor=True, report=report, report_gone=report)).gone
+    await shown(bench, late)
+    assert "finalizers" not in (await there(bench))["metadata"]
 
 
 async def test_E10_another_workload_keeps_its_anchor_until_it_has_ended(bench: Bench):

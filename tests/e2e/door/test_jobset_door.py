@@ -19,7 +19,7 @@ from holdfast.model import Phase
 from tests.e2e.door import front_door
 from tests.e2e.door.front_door import applied, appwrapper, conditions, followed, job, runs
 from tests.e2e.door.test_front_door_askers import create, permitted
-from tests.e2e.ground.site import Site
+from tests.e2e.ground.site import Site, until
 from tests.e2e.ground.space import Space, open_space, pod_template
 from tests.e2e.ground.terminal import command
 
@@ -228,6 +228,14 @@ async def test_F7_an_appwrapper_and_a_jobset_of_one_name_are_two_workloads(door:
     await front_door.gone(door, kind=KIND)
     await runs(door)
     assert len(await door.pods("train")) == 1, "the other lives on"
+
+    async def only_one_is_listed() -> bool:
+        return (await command(door.site, "list", "-n", door.namespace, "--phase", "Running")).count("train") == 1
+
+    await until(only_one_is_listed, 30, "Temporal lists the other alone")
+    said = await command(door.site, "suspend", "--all", "-n", door.namespace, "--yes", "--wait")
+    assert f"{door.namespace}/jobset/train" in said, said
+    await door.reach(second, "Suspended")
 
 
 @ROW("F16", level="e2e")

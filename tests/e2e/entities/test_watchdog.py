@@ -104,7 +104,7 @@ async def test_D2_a_queue_is_terminated_under_a_killed_worker_and_poisoned_and_a
                 # In this process: the command takes seconds on a loaded machine, and the watchdog mends it meanwhile.
                 where = Place(site.temporal_address, site.cluster)
                 said = " ".join((await Run(site.client, where, handles[int(rest[1])].id, "").explain()).entities)
-                return "queue gpus: its workflow has failed its tasks since" in said and "no workload is admitted" in said
+                return "gpus: its workflow has failed its tasks since" in said and "no workload is admitted" in said
 
             await until(explained, WITHIN, "explain says what is wrong with its queue")
             await begun_anew(site, queue, gone)

@@ -136,6 +136,7 @@ def test_one_that_is_cancelled_as_it_waits_lets_its_anchor_go():
     assert (operation.kind, operation.releases, operation.attempt) == (REMOVE, True, 0)
     call = call_of(life.spec, life.state, "uid", life.now)
     assert call.argument.delete_anchor
+    assert call.argument.plan == (), "its account may not even read what it never made"
     life.finish().settle()
     assert life.ended is Phase.CANCELLED
 
@@ -166,6 +167,7 @@ def test_its_anchor_stays_as_it_is_refused_and_it_ends_at_once():
     assert (operation.report.phase, operation.report.reason) == (Phase.FAILED, Reason.REFUSED)
     call = call_of(life.spec, life.state, "uid", life.now)
     assert not call.argument.delete_anchor, "it says what became of it"
+    assert call.argument.plan == (), "its account may not even read what it never made"
     life.finish().settle()
     assert life.ended is Phase.FAILED
 
