@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from holdfast.activities.kube.client import Forbidden, Kube, UnknownKind
-from holdfast.activities.kube.raw import time_of
+from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.policy.entities.front_door import Verdict, unchecked
 
 _BINDING: Final = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
@@ -45,7 +45,8 @@ class Bindings:
             except (Forbidden, UnknownKind) as error:
                 Log.warning("it cannot be told who was checked at creation", binding=name, why=error.message)
                 return None
-            bound = time_of(found["metadata"]["creationTimestamp"]) if found is not None else None
+            denies = found is not None and "Deny" in mapping(found["spec"]).get("validationActions", ())
+            bound = time_of(found["metadata"]["creationTimestamp"]) if found is not None and denies else None
             self._known.pop(name, None)
             if bound is not None:
                 self._known[name] = (time.monotonic(), bound)

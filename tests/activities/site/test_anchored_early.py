@@ -88,7 +88,9 @@ async def test_E10_no_object_is_made_in_a_namespace_that_is_not_enabled(kube: Ku
 async def test_E10_one_that_is_there_counts_even_if_its_namespace_is_closed_since(bench: Bench):
     await shown(bench)
     await closed(bench)
-    assert (await shown(await as_another_worker(bench), waits(bench, reason=Reason.BLOCKED, message="its graph"))).anchored
+    assert (
+        await shown(await as_another_worker(bench), waits(bench, reason=Reason.BLOCKED, message="its graph"))
+    ).anchored
     assert (await there(bench))["status"]["reason"] == "Blocked"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import secrets
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,22 @@ async def test_F5_a_resource_older_than_the_binding_is_held_and_a_younger_one_is
 async def test_F5_without_the_binding_all_are_held(shared_site: Site):
     verdict = await Bindings(shared_site.kube).unchecked("Nothing", None)
     assert verdict is not None
-    assert "nothing-components.holdfast.dev, which has the API server check who creates it, is missing" in verdict.why
+    assert (
+        "nothing-components.holdfast.dev, which has the API server check who creates it, is missing, or denies nothing"
+        in verdict.why
+    )
+
+
+async def test_F5_a_binding_that_denies_nothing_checks_nobody(shared_site: Site):
+    kind = f"audited-{secrets.token_hex(3)}"
+    binding = {"metadata": {"name": binding_of(kind)}, "spec": {"policyName": "none", "validationActions": ["Audit"]}}
+    made = await shared_site.kube.create({"apiVersion": BINDING[0], "kind": BINDING[1], **binding})
+    try:
+        verdict = await Bindings(shared_site.kube).unchecked(kind, datetime.now(UTC) + timedelta(minutes=1))
+        assert verdict is not None
+        assert "denies nothing" in verdict.why
+    finally:
+        await shared_site.kube.delete(*BINDING, made["metadata"]["name"], uid=made["metadata"]["uid"])
 
 
 async def test_F5_where_bindings_may_not_be_read_nothing_is_held_for_that(shared_site: Site, tmp_path: Path):
