@@ -112,7 +112,10 @@ def unchecked(created: datetime | None, bound: datetime | None, binding: str) ->
         binding: The name of that ValidatingAdmissionPolicyBinding.
     """
     if bound is None:
-        why = f"ValidatingAdmissionPolicyBinding {binding}, which has the API server check who creates it, is missing, or denies nothing"
+        why = (
+            f"ValidatingAdmissionPolicyBinding {binding}, which has the API server check who creates it, is missing, "
+            "or denies nothing"
+        )
         return Verdict(Act.HOLD, f"{why}: apply Holdfast's policies, then delete it, and apply it again")
     if created is None or created < bound + IN_FORCE:
         why = f"ValidatingAdmissionPolicyBinding {binding} is younger, so the API server has not checked who created it"

@@ -113,7 +113,7 @@ BOUND = datetime(2026, 1, 1, tzinfo=UTC)
         (BOUND, BOUND, "is younger"),
         (BOUND + IN_FORCE - timedelta(seconds=1), BOUND, "is younger"),
         (None, BOUND, "is younger"),
-        (BOUND, None, "is missing: apply Holdfast's policies, then delete it"),
+        (BOUND, None, "is missing, or denies nothing: apply Holdfast's policies, then delete it"),
         (BOUND + IN_FORCE, BOUND, ""),
     ],
     ids=["older", "as-old", "not-in-force", "no-time", "no-binding", "younger"],
