@@ -87,7 +87,6 @@ class Ground:
     async def nothing_made(self) -> None:
         """Only the Anchors are there, which show how the workloads wait or ended (row E10)."""
         assert await self.site.gone(self.space.namespace)
-        assert not await self.site.objects(names.API_VERSION, names.ATTEMPT_KIND, self.space.namespace)
 
     async def events(self, reason: str) -> list[dict[str, Any]]:
         return [one for one in await self.site.objects("v1", "Event", self.space.namespace) if one["reason"] == reason]
