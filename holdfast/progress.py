@@ -22,9 +22,11 @@ import logging
 import os
 import signal
 import ssl
+import stat
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -44,8 +46,11 @@ STACKS_SECONDS: Final = 2.0
 """Seconds that a program has to write its stacks."""
 STACKS_MAXIMUM: Final = 64 * 1024
 """Bytes of the stacks that are served, the last ones: the main thread comes last."""
+STACKS_EVERY: Final = 60.0
+"""Seconds between two signals to a program: each may interrupt a call that does not try again."""
 _DUMP: Final = "stacks.txt"
 _ASK: Final = "ask"
+_NONE_YET: Final = "no program has told a step yet"
 _IN_A_POD: Final = "HOLDFAST_ATTEMPT"
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -162,26 +167,59 @@ def offer_stacks(path: Path) -> None:
 def stacks(path: Path) -> bytes:
     """Ask the program that writes a file for its stacks, and return their end.
 
+    Whoever reaches the port may ask, so the last answer is given again for a minute, also that there was none.
+
     Raises:
         OSError: if there is no program that offers them, or it does not write any in time.
     """
-    folder = _stacks_folder(path)
-    dump, ask = folder / _DUMP, folder / _ASK
-    if not dump.exists():
-        raise OSError("no program has told a step yet")
     with _asking:
-        os.truncate(dump, 0)
-        ask.unlink(missing_ok=True)
-        ask.touch()
-        written, until = 0, time.monotonic() + STACKS_SECONDS
-        while time.monotonic() < until:
-            time.sleep(0.1)
-            before, written = written, dump.stat().st_size
-            if written and written == before:
-                break
-        if not written:
-            raise OSError(f"the program has written no stacks within {STACKS_SECONDS:.0f} s")
-        return dump.read_bytes()[-STACKS_MAXIMUM:]
+        asked, text = _answers.get(path, (None, b""))
+        if asked is None or time.monotonic() - asked >= STACKS_EVERY:
+            text = _ask_for_stacks(_stacks_folder(path))
+            _answers[path] = time.monotonic(), text
+    if not text:
+        raise OSError(f"the program has written no stacks within {STACKS_SECONDS:.0f} s")
+    return text
+
+
+def _ask_for_stacks(path: Path) -> bytes:
+    """Have the signal sent, and return what is written then; empty if nothing is in time.
+
+    The program owns the folder, and may have left anything there: no link is followed, nothing but a file is used.
+    """
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise OSError(_NONE_YET) from None
+    try:
+        dump = _opened(folder)
+        try:
+            os.ftruncate(dump, 0)
+            with suppress(FileNotFoundError):
+                os.unlink(_ASK, dir_fd=folder)
+            os.close(os.open(_ASK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder))
+            written, until = 0, time.monotonic() + STACKS_SECONDS
+            while time.monotonic() < until:
+                time.sleep(0.1)
+                before, written = written, os.fstat(dump).st_size
+                if written and written == before:
+                    break
+            return os.pread(dump, STACKS_MAXIMUM, max(0, written - STACKS_MAXIMUM))
+        finally:
+            os.close(dump)
+    finally:
+        os.close(folder)
+
+
+def _opened(folder: int) -> int:
+    try:
+        dump = os.open(_DUMP, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        raise OSError(_NONE_YET) from None
+    if not stat.S_ISREG(os.fstat(dump).st_mode):
+        os.close(dump)
+        raise OSError(f"{_DUMP} is not a file")
+    return dump
 
 
 def _stacks_folder(path: Path) -> Path:
@@ -189,6 +227,8 @@ def _stacks_folder(path: Path) -> Path:
 
 
 _asking = threading.Lock()
+_answers: dict[Path, tuple[float, bytes]] = {}
+"""When each program was last asked, and its stacks; empty if it wrote none."""
 
 
 def patch(word: dict[str, Any]) -> None:

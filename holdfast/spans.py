@@ -47,10 +47,14 @@ class Submissions(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """Drop what begins elsewhere, and what starts a workflow of another type."""
+        """Drop what begins elsewhere, what starts a workflow of another type, and all that follows from either.
+
+        The last is also for samplers that do not ask for the parent, such as `always_on`.
+        """
         _, starts, workflow = name.partition(_STARTS)
-        begins = not trace.get_current_span(parent_context).get_span_context().is_valid
-        if (starts and workflow != names.WORKLOAD_WORKFLOW) or (begins and not starts):
+        parent = trace.get_current_span(parent_context).get_span_context()
+        dropped = parent.is_valid and not parent.trace_flags.sampled
+        if dropped or (starts and workflow != names.WORKLOAD_WORKFLOW) or not (parent.is_valid or starts):
             return SamplingResult(Decision.DROP)
         return self._chosen.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
 

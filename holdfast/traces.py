@@ -84,14 +84,17 @@ async def opened(service: str) -> AsyncGenerator[Traces | None]:
         service: the name of the service, if neither OTEL_SERVICE_NAME nor OTEL_RESOURCE_ATTRIBUTES gives one.
 
     Raises:
-        HoldfastError: as `wanted`.
+        HoldfastError: as `wanted`, or if OpenTelemetry's SDK refuses what its own variables say.
     """
     if not wanted():
         yield None
         return
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    traces = started(service, OTLPSpanExporter())
+        traces = started(service, OTLPSpanExporter())
+    except Exception as error:  # Whatever the SDK raises for a value of its many variables.
+        raise HoldfastError(f"traces cannot be turned on: check the OTEL_* variables: {error}") from error
     try:
         yield traces
     finally:

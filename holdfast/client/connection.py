@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,7 @@ _REMEDY: Final = (
 _REMEDY_TLS: Final = "check what TEMPORAL_TLS_* or the profile name: certificates, their authority, the server's name"
 _REMEDY_DENIED: Final = "check what this key or certificate may do (TEMPORAL_API_KEY, TEMPORAL_TLS_*, your profile)"
 _AWAY: Final = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
+_log: Final = logging.getLogger("holdfast.client")
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
 
     Raises:
         NotReachable: if no server answers at that address within a few seconds, or the namespace does not exist.
-        HoldfastError: if the configuration, or that of traces, cannot be read or used; nothing was sent then.
+        HoldfastError: if the configuration cannot be read or used; nothing was sent then.
     """
     try:
         profile = ClientConfigProfile.load()
@@ -76,7 +79,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
     settings["tls"] = tls_of(credentials)
     if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
         settings["api_key"] = credentials.api_key
-    async with relayed(place.target) as target, traces.opened("holdfast") as tracing:
+    async with relayed(place.target) as target, _traced() as tracing:
         interceptors = [] if tracing is None else [tracing.interceptor]
         settings["target_host"] = target
         settings["namespace"] = place.namespace
@@ -90,6 +93,24 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
             remedy = _REMEDY_DENIED if problem == DENIED else _REMEDY_TLS if problem else _REMEDY
             raise NotReachable("Temporal", place.target, remedy, problem or _short(error)) from error
         yield client, place
+
+
+@asynccontextmanager
+async def _traced() -> AsyncGenerator[traces.Traces | None]:
+    """Yield what to trace with, or None where it cannot be had: the variables may be meant for another program."""
+    async with AsyncExitStack() as stack:
+        try:
+            tracing = await stack.enter_async_context(traces.opened("holdfast"))
+        except HoldfastError as error:
+            _warn_of_no_traces(str(error))
+            tracing = None
+        yield tracing
+
+
+@cache
+def _warn_of_no_traces(why: str) -> None:
+    """Warn once in a process: a program may connect many times."""
+    _log.warning("going on without traces: %s", why)
 
 
 def credentials_of(profile: ClientConfigProfile) -> Credentials:

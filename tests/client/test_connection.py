@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.client.connection import Place, explained
+from holdfast import traces
+from holdfast.client import connection
+from holdfast.client.connection import Place, explained, reached
 from holdfast.errors import NotReachable
 
 PLACE = Place("127.0.0.1:7233", "default")
@@ -34,3 +38,24 @@ def test_what_a_server_answers_is_told_as_it_says_it(status: RPCStatusCode, mess
     error = explained(RPCError(message, status, b""), PLACE)
     assert not isinstance(error, NotReachable)
     assert message in str(error)
+
+
+@pytest.mark.row("O7", level="pure")
+@pytest.mark.parametrize("variables", [{"OTEL_TRACES_EXPORTER": "console"}, {traces.ENV_PROTOCOLS[1]: "grpc"}])
+async def test_a_strangers_variables_for_traces_are_warned_of_once(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    for name, value in {"OTEL_TRACES_EXPORTER": "otlp", traces.ENV_DISABLED: "", **variables}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(connection.Client, "connect", _connect)
+    connection._warn_of_no_traces.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    with caplog.at_level(logging.WARNING, "holdfast.client"):
+        for _ in range(2):
+            async with reached("127.0.0.1:7233", None) as (client, _place):
+                assert client == []
+    (warning,) = caplog.messages
+    assert warning.startswith("going on without traces: OTEL_")
+
+
+async def _connect(*, interceptors: list[object], **_: object) -> object:
+    return interceptors

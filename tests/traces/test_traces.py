@@ -100,6 +100,13 @@ async def test_without_the_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch):
         await opening()
 
 
+async def test_a_value_that_the_sdk_refuses_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many")
+    with pytest.raises(HoldfastError, match="traces cannot be turned on"):
+        await opening()
+
+
 def test_where_they_are_off_nothing_of_them_is_loaded():
     program = (
         "import sys, holdfast.worker.process, holdfast.client.session\n"
@@ -111,7 +118,12 @@ def test_where_they_are_off_nothing_of_them_is_loaded():
 # What begins a trace, and what follows.
 
 
-def test_a_trace_begins_with_a_submission_alone(exporter: InMemorySpanExporter):
+@pytest.mark.parametrize("sampler", ["", "always_on", "traceidratio"])
+def test_a_trace_begins_with_a_submission_alone(
+    sampler: str, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+):
+    if sampler:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
     with closing(traces.started("test", exporter)) as tracing:
         tracer = tracing.tracer
         for name in (SUBMISSION, "RunActivity:watch", "SignalWorkflow:news", "StartWorkflow:ClusterWatch"):

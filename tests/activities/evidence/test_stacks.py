@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -84,8 +85,9 @@ def url(file: Path) -> Iterator[str]:
 
 
 async def test_P3_a_program_that_holds_the_interpreters_lock_tells_the_stacks_of_all_its_threads(
-    file: Path, url: str
+    file: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(progress, "STACKS_EVERY", 0.0)
     with program(file) as process:
         first = await read_stacks(url)
         again = await read_stacks(url)
@@ -106,6 +108,46 @@ async def test_P3_a_program_that_has_ended_or_none_tells_no_stacks(
         pass
     with pytest.raises(NoStacks, match="has written no stacks within"):
         await read_stacks(url)
+
+
+async def test_P3_a_program_is_interrupted_once_a_minute_however_often_it_is_asked(file: Path, url: str) -> None:
+    with program(file):
+        first = await read_stacks(url)
+        (file.parent / "step.json.stacks" / "ask").unlink()
+        assert await read_stacks(url) == first
+    assert not (file.parent / "step.json.stacks" / "ask").exists(), "what sends the signal is not made again"
+
+
+async def test_P3_a_program_that_wrote_none_is_not_asked_again_at_once(
+    file: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "STACKS_SECONDS", 0.3)
+    with program(file):
+        pass
+    for _ in range(2):
+        with pytest.raises(NoStacks, match="has written no stacks within"):
+            await read_stacks(url)
+        monkeypatch.setattr(progress, "_ask_for_stacks", pytest.fail)
+
+
+@pytest.mark.parametrize("left", ["link", "folder that is a link", "pipe"])
+def test_P3_what_a_program_leaves_in_place_of_its_stacks_is_not_opened(left: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "step.json", tmp_path / "other"
+    folder = tmp_path / "step.json.stacks"
+    other.mkdir()
+    (other / "stacks.txt").write_text("precious")
+    if left == "folder that is a link":
+        folder.symlink_to(other)
+    else:
+        folder.mkdir()
+        if left == "link":
+            (folder / "stacks.txt").symlink_to(other / "stacks.txt")
+        else:
+            os.mkfifo(folder / "stacks.txt")
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory|not a file"):
+        progress.stacks(file)
+    assert (other / "stacks.txt").read_text() == "precious"
+    assert not list(tmp_path.rglob("ask"))
 
 
 async def test_P3_a_programs_own_signal_handler_stays(file: Path, url: str) -> None:
