@@ -160,6 +160,11 @@ def test_a_development_server_has_the_columns_and_is_closed_to_all_but_the_worke
     assert problems([made["Deployment", "holdfast-temporal"], *grants]) == problems(grants)
 
 
+def test_values_of_a_release_without_a_development_server_and_traces_still_do():
+    """`helm upgrade --reuse-values` adds no defaults of sections that the last release did not have."""
+    assert rendered("--set", "temporal.devServer=null,traces=null") == rendered()
+
+
 def test_a_development_server_beside_an_address_is_refused():
     done = helm("--set", "temporal.devServer.enabled=true")
     assert done.returncode != 0
