@@ -108,7 +108,7 @@ async def _priority(site: Site, component: Component) -> int | None:
 
 
 def _is_strict(given: MakeInput) -> bool:
-    """Whether it is accepted now; what was accepted once stays accepted, as the server and worker of the day read it."""
+    """Whether it is accepted now; what was accepted once stays so, as server and worker of the day read it."""
     return isinstance(given, CreateInput) and (given.strict or given.attempt == 1)
 
 
