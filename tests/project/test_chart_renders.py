@@ -139,7 +139,7 @@ def test_a_wrong_value_is_refused_by_its_path(value: str):
 
 
 def test_a_development_server_has_the_columns_and_is_closed_to_all_but_the_workers():
-    own = "temporal.address=,temporal.devServer.enabled=true,networkPolicy.enabled=true"
+    own = "temporal.address=,temporal.devServer.enabled=true"
     made = rendered("--set", own)
     pod = made["Deployment", "holdfast-temporal"]["spec"]["template"]
     columns = [word for word in pod["spec"]["containers"][0]["command"] if word.startswith("--search-attribute=")]
