@@ -14,7 +14,7 @@ from holdfast import names
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.affinity import PlacementError, keep_off
 from holdfast.activities.objects.copy_labels import Copy, copy_labels
-from holdfast.activities.objects.inject_barrier import BarrierProblem, add_barrier
+from holdfast.activities.objects.inject_barrier import BARRIER_LIFTED_BY, BarrierProblem, add_barrier
 from holdfast.activities.objects.inject_data import DataPlace, DataProblem, add_data
 from holdfast.activities.objects.inject_gang import GangProblem, add_ca, add_gang
 from holdfast.model import Component, PodSet
@@ -73,6 +73,8 @@ class Placement:
     """The data sets that pods read."""
     place: DataPlace | None = None
     """Where pods find the cache with these data sets; None if this worker stages none."""
+    strict: bool = True
+    """Whether a template with what is written in life is refused; if not, that is left out."""
     priority: int | None = None
     """The priority of the component's pods; None if it is not needed, or not known."""
 
@@ -108,7 +110,7 @@ def inject(
             "template.metadata.ownerReferences",
             "another owner would keep the object after its attempt: expected none",
         )
-    _refuse_written_in_life(metadata, "template.metadata", is_copy=copy_index is not None)
+    _written_in_life(metadata, "template.metadata", placement, is_copy=copy_index is not None)
     metadata["name"] = planned(component, target.workload_uid, attempt).object_name
     of_copy: dict[str, str] = {}
     selected: dict[str, str] = {}
@@ -140,7 +142,7 @@ def inject(
     for pod_set in component.pod_sets:
         template = _resolve(whole, pod_set.path)
         pod_metadata = _child(template, "metadata", pod_set.path)
-        _refuse_written_in_life(pod_metadata, f"{pod_set.path}.metadata", is_copy=copy_index is not None)
+        _written_in_life(pod_metadata, f"{pod_set.path}.metadata", placement, is_copy=copy_index is not None)
         _add(pod_metadata, "labels", {**labels, **of_copy, **ours}, f"{pod_set.path}.metadata")
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
         if resume_from:
@@ -276,11 +278,18 @@ def _child(parent: dict[str, Any], field: str, path: str) -> dict[str, Any]:
     return cast("dict[str, Any]", child)
 
 
-def _refuse_written_in_life(metadata: Mapping[str, Any], path: str, *, is_copy: bool) -> None:
-    """Refuse what would pass for something that Holdfast, an agent or a pod has written since."""
+def _written_in_life(metadata: dict[str, Any], path: str, placement: Placement, *, is_copy: bool) -> None:
+    """Refuse what would pass for something that Holdfast, an agent or a pod has written since, or leave it out.
+
+    Earlier releases accepted it: what they accepted may not fail at its next attempt.
+    """
     written = {"annotations": names.WRITTEN_IN_LIFE, "labels": frozenset[str]() if is_copy else {names.LABEL_COPY}}
     for field, keys in written.items():
         for key in sorted(keys & mapping(metadata.get(field)).keys()):
+            if not placement.strict:
+                if placement.in_place is None or key not in BARRIER_LIFTED_BY:  # The barrier refuses these.
+                    del metadata[field][key]
+                continue
             raise InjectionError(f"{path}.{field}[{key}]", "is written while it lives: expected none in a template")
 
 

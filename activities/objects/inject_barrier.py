@@ -13,6 +13,8 @@ from holdfast.model.spec.restart_agent import restart_agent
 
 ORDERS_VOLUME: Final = "holdfast-in-place-restart"
 MEMORY_VOLUME: Final = "holdfast-in-place-memory"
+BARRIER_LIFTED_BY: Final = (names.ANNOTATION_IN_PLACE_ATTEMPT, names.ANNOTATION_RESTARTS_SEEN)
+"""Annotations with which a pod's programs would start without the others."""
 
 
 class BarrierProblem(ValueError):
@@ -41,7 +43,7 @@ def add_barrier(template: dict[str, Any], path: str, *, resumes: bool) -> None:
         BarrierProblem: if the template has something in the place of what is added.
     """
     annotations = mapping(mapping(template.get("metadata")).get("annotations"))
-    for name in (names.ANNOTATION_IN_PLACE_ATTEMPT, names.ANNOTATION_RESTARTS_SEEN):
+    for name in BARRIER_LIFTED_BY:
         if name in annotations:
             message = "expected none: it lets a pod's programs start, once all pods are there"
             raise BarrierProblem(f"{path}.metadata.annotations[{name}]", message)

@@ -107,6 +107,11 @@ async def _priority(site: Site, component: Component) -> int | None:
     return await site.priorities.of(priority_class(component.template))
 
 
+def _is_strict(given: MakeInput) -> bool:
+    """Whether it is accepted now; what was accepted once stays so, as server and worker of the day read it."""
+    return isinstance(given, CreateInput) and (given.strict or given.attempt == 1)
+
+
 def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | None, priority: int | None) -> Object:
     try:
         return inject(
@@ -128,6 +133,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
                 marked=site.marks.selectable if given.nodes_unmarked else (),
                 resume_from=given.resume_from,
                 in_place=given.in_place,
+                strict=_is_strict(given),
                 priority=priority,
             ),
             config_hash=given.config_hashes.get(component.name, ""),
@@ -234,9 +240,7 @@ async def _make_once(
         if found is not None:
             return await _recognize(site, given, sent, adopts=adopts)
     try:
-        # What was accepted once stays accepted: later attempts are made as the server of that day reads them.
-        strict = isinstance(given, CreateInput) and (given.strict or given.attempt == 1)
-        return await site.kube.create(sent, impersonate=user_of(given.target), strict=strict)
+        return await site.kube.create(sent, impersonate=user_of(given.target), strict=_is_strict(given))
     except AlreadyExists as error:
         if recognize is not None:
             raise Refusal("AlreadyExists", error.message) from None  # It is looked at again.

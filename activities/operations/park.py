@@ -325,6 +325,7 @@ def _wanted(
                 labels=given.labels,
                 resume_from=given.resume_from,
                 in_place=given.in_place,
+                strict=False,  # It was accepted when its Job was made.
                 gang=given.gang,
                 rendezvous=site.rendezvous,
             ),

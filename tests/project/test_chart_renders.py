@@ -139,7 +139,7 @@ def test_a_wrong_value_is_refused_by_its_path(value: str):
 
 
 def test_a_development_server_has_the_columns_and_is_closed_to_all_but_the_workers():
-    own = "temporal.address=,temporal.devServer.enabled=true,networkPolicy.enabled=true"
+    own = "temporal.address=,temporal.devServer.enabled=true"
     made = rendered("--set", own)
     pod = made["Deployment", "holdfast-temporal"]["spec"]["template"]
     columns = [word for word in pod["spec"]["containers"][0]["command"] if word.startswith("--search-attribute=")]
@@ -158,6 +158,11 @@ def test_a_development_server_has_the_columns_and_is_closed_to_all_but_the_worke
     assert [port["port"] for port in rule["ports"]] == ["grpc"]
     grants = [one for (kind, _), one in made.items() if kind.endswith(("Role", "RoleBinding"))]
     assert problems([made["Deployment", "holdfast-temporal"], *grants]) == problems(grants)
+
+
+def test_values_of_a_release_without_a_development_server_and_traces_still_do():
+    """`helm upgrade --reuse-values` adds no defaults of sections that the last release did not have."""
+    assert rendered("--set", "temporal.devServer=null,traces=null") == rendered()
 
 
 def test_a_development_server_beside_an_address_is_refused():

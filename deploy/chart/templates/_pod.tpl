@@ -5,7 +5,7 @@
 {{- end }}
 
 {{- define "holdfast.temporal" -}}
-{{ .Values.temporal.devServer.enabled | ternary "holdfast-temporal.holdfast-system.svc:7233" .Values.temporal.address }}
+{{ (.Values.temporal.devServer).enabled | default false | ternary "holdfast-temporal.holdfast-system.svc:7233" .Values.temporal.address }}
 {{- end }}
 
 {{- define "holdfast.podSecurity" -}}

@@ -183,10 +183,15 @@ def _bare(document: Json) -> Json:
     return {**document, "spec": {**spec, "components": components}}
 
 
+def _unset(document: Json) -> Json:
+    """Return a document without its settings: they are read once, and may not fail what already runs (record 0100)."""
+    return {**document, "metadata": {**document["metadata"], "annotations": None}, "status": None}
+
+
 def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
     if _bare(document) == document:
         return {}
-    workload = read({**document, "status": None}, cluster="cluster")
+    workload = read(_unset(document), cluster="cluster")
     return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
 
 
@@ -201,7 +206,7 @@ def _reported(document: Json, report: Report, now: datetime) -> Json:
         # An accepted document can be read again; for a refused one there is no status by component.
         with warnings.catch_warnings(), contextlib.suppress(HoldfastError):
             warnings.simplefilter("ignore", DocumentWarning)
-            components = component_status(read({**document, "status": None}, cluster="cluster"))
+            components = component_status(read(_unset(document), cluster="cluster"))
             for told, written in zip(components, document["spec"]["components"], strict=True):
                 # Kueue reads these annotations here: they set how pods of a set are placed together.
                 noted = {one["path"]: one.get("annotations") for one in written.get("podSets") or ()}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast import names
 from holdfast.activities.objects.inject import InjectionError, Placement, inject, sent_hash
+from holdfast.activities.objects.inject_barrier import BARRIER_LIFTED_BY
 from holdfast.agent import settings
 from holdfast.model import Component, PodSet, SchedulingGate, Toleration
 from holdfast.model.calls.cluster import GangPods, PodBounds, Target
@@ -343,6 +344,22 @@ def test_what_is_written_while_it_lives_is_refused_in_a_template(field: str, key
         f"{where}.{field}[{key}]",
         True,
     )
+
+
+@pytest.mark.parametrize("on_pods", [True, False], ids=["pods", "object"])
+@pytest.mark.parametrize(
+    ("field", "key"), [*(("annotations", key) for key in sorted(names.WRITTEN_IN_LIFE)), ("labels", names.LABEL_COPY)]
+)
+def test_what_an_earlier_release_accepted_is_left_out_of_later_attempts(field: str, key: str, on_pods: bool):
+    made = injected(passed_off(key, field, on_pods=on_pods), strict=False)
+    metadata = made["spec"]["template"]["metadata"] if on_pods else made["metadata"]
+    assert key not in metadata[field]
+
+
+@pytest.mark.parametrize("key", BARRIER_LIFTED_BY)
+def test_what_lifts_the_barrier_is_refused_at_every_attempt(key: str):
+    with pytest.raises(InjectionError, match="lets a pod's programs start"):
+        injected(passed_off(key, "annotations", on_pods=True), strict=False, in_place=0)
 
 
 BOUNDS = PodBounds(active_deadline=900, termination_grace=30)

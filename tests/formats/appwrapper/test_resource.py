@@ -121,6 +121,16 @@ def test_F4_what_kueue_adds_is_read_before_each_attempt_and_is_no_part_of_the_wo
         formats.pod_sets(resource(INFO, INFO))
 
 
+def test_a_wrong_setting_of_an_appwrapper_that_runs_fails_neither_its_attempts_nor_its_status() -> None:
+    right, wrong = resource(INFO), resource(INFO)
+    wrong["metadata"].setdefault("annotations", {})["holdfast.dev/restartMode"] = "Sideways"
+    with pytest.raises(InvalidWorkload, match="restartMode"):
+        formats.asking(wrong, cluster="c")
+    assert formats.pod_sets(wrong) == formats.pod_sets(right) != {}
+    assert RESOURCE.status(wrong, report(), NOON) == RESOURCE.status(right, report(), NOON)
+    assert RESOURCE.status(wrong, report(), NOON)["componentStatus"]
+
+
 def test_an_appwrapper_is_bare_of_what_kueue_adds_and_of_nothing_else() -> None:
     admitted = resource(INFO, suspend=True)
     before = copy.deepcopy(admitted)
