@@ -19,7 +19,7 @@ from holdfast.cli.page.reads import Reader
 from holdfast.cli.page.server import application
 from holdfast.cli.page.timeline import timeline_of
 from tests.cli.page.browser import CHROMIUM, chromium
-from tests.e2e.ground.site import free_port
+from tests.e2e.ground.site import free_port, until
 from tests.past.recorded import story
 
 pytestmark = [
@@ -85,7 +85,12 @@ async def test_wide_tables_are_reached_and_scrolled_by_keyboard(browser: Browser
     ring = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert (name, ring) == ("attempts", "solid")
     await page.keyboard.press("ArrowRight")
-    await page.wait_for_function("document.activeElement.scrollLeft > 0")
+
+    async def scrolled() -> bool:
+        return await page.evaluate("document.activeElement.scrollLeft > 0")
+
+    # Chromium's own `wait_for_function` evaluates a text within the page, which the page forbids.
+    await until(scrolled, 30, "the table scrolls")
 
 
 async def test_each_drawing_table_and_region_has_a_name(browser: Browser, report: str):

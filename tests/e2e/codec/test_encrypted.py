@@ -28,6 +28,8 @@ ANNOTATION, ENVIRONMENT, REASON = "planted-annotation", "planted-environment", "
 SECRET = "planted-secret"
 HIDDEN = "cGxhbnRlZC1zZWNyZXQ="
 """The same in base64, as Kubernetes stores it."""
+TRIED_AGAIN = 180
+"""Seconds within which Temporal has tried a failed workflow task again: after 10, 20, 35, 55, 85, 120 s, and so on."""
 
 
 def document(*, with_secret: bool) -> dict[str, Any]:
@@ -155,6 +157,7 @@ async def test_X6_without_a_codec_the_same_words_are_found(stack: Stack, tmp_pat
         assert among(words, await kept(site, namespace, database)) == set(words)
 
 
+@pytest.mark.timeout(480)
 async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_back(stack: Stack, tmp_path: Path) -> None:
     keys, theirs = tmp_path / "keys.json", tmp_path / "theirs.json"
     add(keys, "first")
@@ -176,10 +179,10 @@ async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_bac
             _, out = await run(site, keys, "status", "train", "-n", namespace)
             return "encrypted with key 'first'" in " ".join(out.split())
 
-        await until(said, 60, "status says which key is missing", pause=0.5)
+        await until(said, TRIED_AGAIN, "status says which key is missing", pause=0.5)
         assert "encrypted with key 'first'" in lacking.log.read_text()
         (pod,) = await site.pods(namespace)
         assert pod["metadata"]["uid"] == before["metadata"]["uid"], "what runs goes on"
         theirs.write_bytes(whole)
         await site.fail_pod(namespace, exit_code=7)
-        await site.reach(handle, "Running", attempt=2)
+        await site.reach(handle, "Running", attempt=2, seconds=TRIED_AGAIN)
