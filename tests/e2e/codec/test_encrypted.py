@@ -175,14 +175,21 @@ async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_bac
         assert site.workers[0].stop() == 0
         lacking = await site.start_worker("--roles", "workflows", **with_keys(theirs))
 
-        async def said() -> bool:
+        async def said(words: str) -> bool:
             _, out = await run(site, keys, "status", "train", "-n", namespace)
-            return "encrypted with key 'first'" in " ".join(out.split())
+            return words in " ".join(out.split())
 
-        await until(said, TRIED_AGAIN, "status says which key is missing", pause=0.5)
-        assert "encrypted with key 'first'" in lacking.log.read_text()
+        missing = "encrypted with key 'first'"
+        await until(lambda: said(missing), TRIED_AGAIN, "status says which key is missing", pause=0.5)
+        assert missing in lacking.log.read_text()
         (pod,) = await site.pods(namespace)
         assert pod["metadata"]["uid"] == before["metadata"]["uid"], "what runs goes on"
         theirs.write_bytes(whole)
+
+        async def answered() -> bool:
+            return not await said("no worker")
+
+        # A worker reads its key file again as it needs it, and not at once.
+        await until(answered, TRIED_AGAIN, "the worker has the key", pause=0.5)
         await site.fail_pod(namespace, exit_code=7)
-        await site.reach(handle, "Running", attempt=2, seconds=TRIED_AGAIN)
+        await site.reach(handle, "Running", attempt=2)
