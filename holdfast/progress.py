@@ -48,6 +48,8 @@ STACKS_MAXIMUM: Final = 64 * 1024
 """Bytes of the stacks that are served, the last ones: the main thread comes last."""
 STACKS_EVERY: Final = 60.0
 """Seconds between two signals to a program: each may interrupt a call that does not try again."""
+_TOLD_MAXIMUM: Final = 4096
+"""Bytes of the file that are served."""
 _DUMP: Final = "stacks.txt"
 _ASK: Final = "ask"
 _NONE_YET: Final = "no program has told a step yet"
@@ -309,7 +311,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(503, "text/plain", str(error).encode())
             return
         try:
-            text = self.file.read_bytes()[:4096]
+            with self.file.open("rb") as told:
+                text = told.read(_TOLD_MAXIMUM)
         except OSError:
             text = b"{}"  # Nothing was told yet.
         self._answer(200, "application/json", text)

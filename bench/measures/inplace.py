@@ -28,7 +28,7 @@ async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     """Restart JobSets of these numbers of pods, in place and by recreation."""
     directory = ground.directory / NAME
     directory.mkdir()
-    async with open_site(ground.stack, directory, prefix="i") as site:
+    async with open_site(ground.stack, directory, prefix="i", judge=False) as site:
         await site.ready(site.launch(kubeconfig=None, **ground.options.worker), PATIENCE)
         if ground.options.warm:
             await _life(site, IN_PLACE, 2, 1)

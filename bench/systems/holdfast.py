@@ -241,7 +241,7 @@ async def open_holdfast(
 
     `leave`: leave what is there, on a stack that is purged.
     """
-    async with open_site(ground.stack, ground.directory, prefix="b") as site:
+    async with open_site(ground.stack, ground.directory, prefix="b", judge=False) as site:
         namespace = await site.namespace()
         async with Holdfast.connect(client=site.client, cluster=site.cluster) as client:
             system = kind(ground, namespace, site, client)

@@ -54,7 +54,7 @@ async def test_submit_steer_and_watch(client: Client, file: Path, name: str) -> 
 
         assert f"{name} Suspended" in (await run("suspend", name, "--wait", "--reason", "making room")).stdout
         told = await run("explain", name)
-        assert "unblock    resume" in told.stdout
+        assert f"unblock    `holdfast resume {name}`" in told.stdout
         refused = await run("extend", name, "1h", code=2)
         assert "it has no walltime" in refused.output.replace("\n", " ")
         refused = await run("strip-finalizers", name, "--reason", "now", code=2)

@@ -128,7 +128,7 @@ def drawing_of(life: Timeline) -> Drawing:
         ticks=scale.ticks(),
         left_out=len(numbers) - len(drawn),
         cut=scale.end < life.end,
-        phases=tuple(dict.fromkeys(one.phase.value for one in life.spans)),
+        phases=tuple(dict.fromkeys(one.word for one in life.spans)),
         saves=any(one.reason is Reason.CHECKPOINT_COMPLETE for one in life.history.causes),
     )
 
@@ -190,7 +190,7 @@ def _row(scale: _Scale, life: Timeline, number: int, attempt: PastAttempt | None
 
 
 def _phase(scale: _Scale, span: Span) -> Bar:
-    name = span.phase.value
+    name = span.word
     return scale.bar(span.begin, span.end, name, name, f"{name}, {age(span.end - span.begin)}: {span.why}")
 
 

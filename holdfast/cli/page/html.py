@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.cli.common import gang_text
-from holdfast.cli.common.render import age
+from holdfast.cli.common.render import age, phase_word
 from holdfast.cli.entities.node_text import state_of
 from holdfast.cli.page.draw import drawing_of, gang_cells, ledger_bar
 from holdfast.cli.page.timeline import Timeline
@@ -95,6 +95,7 @@ _FILTERS: Final = {
     "clock": _clock,
     "gang": _gang,
     "instant": instant,
+    "phase_word": phase_word,
     "members": _members,
     "node_state": state_of,
     "verb": verb_of,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from holdfast.cli.common.render import phase_word
 from holdfast.model import Deadline, Phase, Status
 from holdfast.model.life.history import History
 from holdfast.model.life.ledger import Ledger
@@ -26,6 +27,8 @@ class Span:
     attempt: int
     """0 before the first attempt."""
     phase: Phase
+    word: str
+    """The phase for people."""
     why: str
 
 
@@ -102,6 +105,7 @@ class _Point(NamedTuple):
     at: datetime
     attempt: int
     phase: Phase
+    word: str
     why: str
     next: Deadline | None
 
@@ -119,7 +123,7 @@ def _points(story: Story) -> Iterator[_Point]:
 
 
 def _point(status: Status, at: datetime) -> _Point:
-    return _Point(at, status.attempt, status.phase, status.message or status.reason.value, status.next)
+    return _Point(at, status.attempt, status.phase, phase_word(status), status.message or status.reason.value, status.next)
 
 
 def _spans(points: Sequence[_Point], begin: datetime, end: datetime) -> Iterator[Span]:
@@ -130,10 +134,10 @@ def _spans(points: Sequence[_Point], begin: datetime, end: datetime) -> Iterator
         if last is not None and (point.phase, point.attempt) == (last.phase, last.attempt):
             continue
         if last is not None and point.at > since:
-            yield Span(since, point.at, last.attempt, last.phase, last.why)
+            yield Span(since, point.at, last.attempt, last.phase, last.word, last.why)
         since, last = point.at if last is not None else begin, point
     if last is not None:
-        yield Span(since, end, last.attempt, last.phase, last.why)
+        yield Span(since, end, last.attempt, last.phase, last.word, last.why)
 
 
 def _dues(points: Sequence[_Point], end: datetime) -> Iterator[Due]:

@@ -39,15 +39,15 @@ def status(state: ProvisionerState, busy: Set[int], now: datetime) -> Provisione
 
 def _message(state: ProvisionerState, busy: Set[int]) -> str:
     under_way = sum(one.number in busy for one in state.pending)
-    text = f"{len(state.pending)} requests are pending, {under_way} of them under way"
+    text = f"requests pending: {len(state.pending)}, under way: {under_way}"
     fences = sum(one.fence for one in state.pending)
     if fences:
-        text += f", {fences} of them fences"
-    text += f"; {state.done} have ended"
+        text += f", fences: {fences}"
+    text += f", ended: {state.done}"
     if state.turned_away:
-        text += f"; {state.turned_away} fences found no room so far, and are asked for again"
+        text += f"; fences that found no room so far, and are asked for again: {state.turned_away}"
     if state.quarantined:
-        text += f"; {len(state.quarantined)} nodes are in quarantine"
+        text += f"; nodes in quarantine: {len(state.quarantined)}"
     for service, one in sorted(state.away.items()):
         text += f"; {service} is away since {one.since:%m-%d %H:%M:%S} UTC"
     return text
@@ -83,7 +83,7 @@ def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
     lines = [f"**{escaped(shown.message)}**", ""]
     for service, one in sorted(shown.away.items()):
         lines.append(
-            f"- `{service}` **does not answer**: {escaped(one.why)}; asked {one.tries} times, "
+            f"- `{service}` **does not answer**: {escaped(one.why)}; tries: {one.tries}, "
             f"next at {one.again:%H:%M:%S} UTC"
         )
     lines += [

@@ -541,26 +541,26 @@ def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
 
 
 def _unblock(spec: Workload, state: State) -> str:
-    attempt = state.attempt
+    attempt, retry, cancel = state.attempt, _command("retry", spec), _command("cancel", spec)
     if state.held is not None:
-        return "retry removes all that is there of it and begins a new attempt; cancel removes it and ends"
+        return f"{retry} removes all that is there of it and begins a new attempt; {cancel} removes it and ends"
     if _unserved(spec, state):
-        return "whoever operates the cluster serves that version again (its CustomResourceDefinition), or cancel"
+        return f"whoever operates the cluster serves that version again (its CustomResourceDefinition), or {cancel}"
     if is_at_nothing(state):
-        return "whoever scaled it down scales it up again (kubectl scale), or cancel"
+        return f"whoever scaled it down scales it up again (kubectl scale), or {cancel}"
     if state.phase is Phase.SUSPENDED:
-        return "resume"
+        return _command("resume", spec)
     if is_staging(state) and is_paused(state):
-        return "the store: holdfast doctor says what is wrong with it; retry skips the pause"
+        return f"the store: holdfast doctor says what is wrong with it; {retry} skips the pause"
     if state.reason is Reason.QUEUED and kept_out(state):
         return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
         closed = _ENABLE in state.message
-        return "once the namespace is enabled, retry" if closed else "correct the file, then submit it with --again"
+        return f"once the namespace is enabled, {retry}" if closed else "correct the file, then submit it with --again"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
-        return "retry begins anew with its budgets renewed; cancel removes what is held"
+        return f"{retry} begins anew with its budgets renewed; {cancel} removes what is held"
     if state.phase is Phase.FAILED:
-        return "retry starts it again once this run has ended"
+        return f"{retry} starts it again once this run has ended"
     if attempt is not None and attempt.remnants:
         finalizers = ", ".join(sorted({name for each in attempt.remnants for name in each.finalizers}))
         if finalizers:
@@ -568,12 +568,12 @@ def _unblock(spec: Workload, state: State) -> str:
         if any(each.unreachable for each in attempt.remnants):
             return "a node does not answer: power it off or repair it; a process may still run there"
     if is_queued(state) or (state.reason is Reason.RESETTING and state.pause_until is not None):
-        return "retry skips the pause"
+        return f"{retry} skips the pause"
     full = attempt is not None and attempt.stage is Stage.SUBMITTED and any(node.required for node in attempt.avoided)
     if attempt is not None and full and not_ready(spec, state):
         return room_needed(attempt.avoided)
     if state.phase is Phase.SUCCEEDED and attempt is not None and attempt.stage is Stage.SUBMITTED:
-        return "nothing has to be done; cancel removes its resources now"
+        return f"nothing has to be done; {cancel} removes its resources now"
     failure = state.unhealthy.failure if state.unhealthy is not None else None
     if failure is not None and failure.reason not in _REMEDIES:
         return ""
@@ -581,6 +581,11 @@ def _unblock(spec: Workload, state: State) -> str:
     if waiting:
         return _UNBLOCKS.get(waiting[0].reason, _DESCRIBE).format(pod=waiting[0].subject, ns=spec.namespace)
     return _REMEDIES[failure.reason] if failure is not None else ""
+
+
+def _command(verb: str, spec: Workload) -> str:
+    """Return a command as a person pastes it."""
+    return f"`holdfast {verb} {spec.namespace}/{spec.name}`"
 
 
 def markdown(explanation: Explanation) -> str:

@@ -32,7 +32,7 @@ def lasting(life: Timeline, *spans: tuple[Phase, timedelta, int]) -> Timeline:
     """The same life with other phases, one after the other."""
     at, found = BEGIN, list[Span]()
     for phase, length, attempt in spans:
-        found.append(Span(at, at + length, attempt, phase, ""))
+        found.append(Span(at, at + length, attempt, phase, phase.value, ""))
         at += length
     history = life.history.model_copy(update={"attempts": (), "causes": ()})
     return replace(life, history=history, begin=BEGIN, end=at, spans=tuple(found), dues=())

@@ -23,7 +23,7 @@ async def life(name: str) -> Timeline:
 
 
 def phases(found: Timeline) -> list[tuple[int, str]]:
-    return [(span.attempt, span.phase.value) for span in found.spans]
+    return [(span.attempt, span.word) for span in found.spans]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,7 +47,7 @@ async def test_each_deadline_was_set_before_it_ended_and_one_stands_at_a_time(na
 async def test_a_reset_is_resumed_as_the_next_attempt():
     found = await life("created-at-once")
     assert phases(found) == [
-        (1, "Resuming"),
+        (1, "Starting"),
         (1, "Running"),
         (1, "Resetting"),
         (2, "Resuming"),

@@ -37,7 +37,7 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
         "NODE    STATE                    FOR  REASON",
         "node-3  Down, being powered off  5m   silent; no one",
         "",
-        "1 requests are pending, 0 of them under way; 1 have ended; 1 nodes are in quarantine; "
+        "requests pending: 1, under way: 0, ended: 1; nodes in quarantine: 1; "
         "https://bmc is away since 01-31 02:09:50 UTC",
         "",
         "NO  PENDING  NODE    FOR  REASON",

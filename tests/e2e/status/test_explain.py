@@ -86,7 +86,7 @@ WAYS = {
         r"pausing exited 1 on \S+ \(rule failed-pods\)",
         "pausing before the next attempt; its quota is kept",
         ("retry pause", "attempt 2 is created"),
-        "retry skips the pause",
+        r"`holdfast retry \S+/pausing` skips the pause",
         next_attempt=2,
         used=1,
     ),
@@ -99,7 +99,12 @@ WAYS = {
         next_attempt=2,
         used=1,
     ),
-    "suspended": Says("Suspended", "suspended: for now", "nothing of it is in the cluster", unblock="resume"),
+    "suspended": Says(
+        "Suspended",
+        "suspended: for now",
+        "nothing of it is in the cluster",
+        unblock=r"`holdfast resume \S+/suspended`",
+    ),
     "succeeded": Says(
         "Succeeded",
         "all components are complete",
@@ -181,7 +186,7 @@ async def test_U11_explain_is_true_on_the_ways_out(space: Space):
             r"restart budget is used up \(0 of 0\): failed exited 1",
             r"its outcome is settled \(Failed\); its resources are held",
             ("deletion on failure grace is over: its resources are removed",),
-            "retry begins anew with its budgets renewed; cancel removes what is held",
+            "`holdfast retry .*/failed` begins anew with its budgets renewed; `holdfast cancel .*/failed` removes what is held",
         ),
     }
     for name, says in ways.items():
@@ -248,7 +253,7 @@ async def test_U11_what_is_held_says_what_contradicts_what(space: Space):
         "Pending",
         "its anchor is gone or was let go of by another hand",
         "nothing is done to it until a person says what",
-        unblock="retry removes all that is there of it and begins a new attempt; cancel removes it and ends",
+        unblock="`holdfast retry .*` removes all that is there .* new attempt; `holdfast cancel .*` removes it and ends",
     )
     told = await assert_says(space, handle, "held", says)
     assert told.reason == "Held", "the phase is Pending, and that is no reason"

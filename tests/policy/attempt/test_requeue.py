@@ -225,7 +225,7 @@ def test_L27_what_came_back_in_a_cycle_is_admitted_in_the_next_and_never_in_that
 @ROW("L27", level="pure")
 def test_L27_a_person_who_will_not_wait_begins_a_cycle_and_one_who_suspends_keeps_its_place() -> None:
     one = loses_its_node(life())
-    assert "retry skips the pause" in explain_of(one.spec, one.state, one.now).unblock
+    assert "`holdfast retry default/train-llm` skips the pause" in explain_of(one.spec, one.state, one.now).unblock
     one.tell(Retried())
     assert (one.attempt, one.state.cycle) == (2, 1)
     two = loses_its_node(life()).tell(Suspended())

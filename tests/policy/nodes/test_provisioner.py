@@ -398,10 +398,10 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     assert play.begin() == [2, 1]
     play.ends(2, Result.AWAY, "timed out")
     assert details(play.state, play.busy, at(1)).splitlines() == [
-        "**2 requests are pending, 1 of them under way, 1 of them fences; 0 have ended; 1 nodes are in quarantine; "
+        "**requests pending: 2, under way: 1, fences: 1, ended: 0; nodes in quarantine: 1; "
         f"{escaped(HERE)} is away since 01-01 00:00:00 UTC**",
         "",
-        f"- `{HERE}` **does not answer**: timed out; asked 1 times, next at 00:00:02 UTC",
+        f"- `{HERE}` **does not answer**: timed out; tries: 1, next at 00:00:02 UTC",
         f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} is away: timed out: "
         "asked again at 00:00:02 UTC",
         "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody (unverified): is under way",
@@ -522,7 +522,7 @@ def test_D10_what_waits_says_for_what():
     said = status(play.state, play.busy, at(0))
     assert said.waits[2] == f"1 fences of {HERE} are under way, which is the most at once"
     assert said.waits[other] == "1 requests are under way, which is the most at once"
-    assert "2 of them fences" in said.message
+    assert "fences: 2" in said.message
 
 
 @ROW("D10", level="pure")

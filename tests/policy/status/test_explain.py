@@ -75,7 +75,7 @@ def test_U11_resetting_tells_the_way_to_the_next_attempt():
 def test_U11_pausing_tells_when_the_next_attempt_comes_and_how_to_skip_it():
     text = told(Life().runs().sees(failed=1, job_failed=True).after(seconds=30))
     assert "next +60 retry pause" in text
-    assert "unblock retry skips the pause" in text
+    assert "unblock `holdfast retry default/train-llm` skips the pause" in text
 
 
 @ROW("U11", level="pure")
@@ -185,7 +185,7 @@ def test_status_counts_the_copies_of_components_that_have_some():
         ("spec.template.image: is required", "correct the file, then submit it with --again"),
         (
             "namespace research is not enabled for Holdfast: run `holdfast namespace enable research`",
-            "once the namespace is enabled, retry",
+            "once the namespace is enabled, `holdfast retry default/train-llm`",
         ),
     ],
 )

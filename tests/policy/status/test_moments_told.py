@@ -90,13 +90,14 @@ TOLD = {
         Running 1 -> None
         why the cluster does not serve Job of batch/v1: nothing is known of Job train
         now nothing is decided by what cannot be read; 2 pods run or have succeeded
-        unblock whoever operates the cluster serves that version again (its CustomResourceDefinition), or cancel
+        unblock whoever operates the cluster serves that version again (its CustomResourceDefinition), or
+            `holdfast cancel default/train-llm`
     """,
     "scaled to nothing": """
         Pending 1 -> None
         why Job train is scaled to 0: no pod of the workload is to run
         now nothing of it is to run; its objects and its quota are kept
-        unblock whoever scaled it down scales it up again (kubectl scale), or cancel
+        unblock whoever scaled it down scales it up again (kubectl scale), or `holdfast cancel default/train-llm`
     """,
     "a pod has gone": """
         Running 1 -> None
@@ -197,7 +198,7 @@ TOLD = {
         now pausing before the next attempt; its quota is kept
         next +60 retry pause
         next +60 attempt 2 is created
-        unblock retry skips the pause
+        unblock `holdfast retry default/train-llm` skips the pause
     """,
     "suspending": """
         Suspending 1 -> None
@@ -217,7 +218,7 @@ TOLD = {
         Suspended 1 -> None
         why suspended: for room
         now nothing of it is in the cluster; its quota is released
-        unblock resume
+        unblock `holdfast resume default/train-llm`
     """,
     "forcing": """
         Suspending 1 -> None
@@ -263,7 +264,7 @@ TOLD = {
         why all components are complete
         now its outcome is settled (Succeeded); its resources are held
         next +604800 success TTL is over: its resources are removed
-        unblock nothing has to be done; cancel removes its resources now
+        unblock nothing has to be done; `holdfast cancel default/train-llm` removes its resources now
     """,
     "failed": """
         Failed 4 -> None
@@ -271,7 +272,7 @@ TOLD = {
         Job failed: pod train-0 failed, exit 1, on node-7
         now restart budget is used up (3 of 3): train: BackoffLimitExceeded;
         Job failed: pod train-0 failed, exit 1, on node-7
-        unblock retry starts it again once this run has ended
+        unblock `holdfast retry default/train-llm` starts it again once this run has ended
     """,
     "failed and kept": """
         Failed 4 -> None
@@ -279,14 +280,15 @@ TOLD = {
         Job failed: pod train-0 failed, exit 1, on node-7
         now its outcome is settled (Failed); its resources are held
         next +3510 deletion on failure grace is over: its resources are removed
-        unblock retry begins anew with its budgets renewed; cancel removes what is held
+        unblock `holdfast retry default/train-llm` begins anew with its budgets renewed; `holdfast cancel default/train-llm` removes what is held
     """,
     "held": """
         Pending 1 -> None
         why the cluster holds attempt 4 of this workload, and this memory ends at attempt 1: either was
             restored from a backup, and what lives is not touched
         now nothing is done to it until a person says what
-        unblock retry removes all that is there of it and begins a new attempt; cancel removes it and ends
+        unblock `holdfast retry default/train-llm` removes all that is there of it and begins a new
+            attempt; `holdfast cancel default/train-llm` removes it and ends
     """,
 }
 """By moment; `next` is told in seconds from now. Lines may be folded."""

@@ -29,7 +29,7 @@ def test_J15_a_success_without_a_ttl_keeps_what_is_left_until_it_is_cancelled():
     assert explanation.now == "its outcome is settled (Succeeded); its resources are held until somebody cancels it"
     assert (explanation.next, explanation.unblock) == (
         (),
-        "nothing has to be done; cancel removes its resources now",
+        "nothing has to be done; `holdfast cancel default/train-llm` removes its resources now",
     )
     one.tell(Cancelled())
     assert (one.ended, one.state.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
