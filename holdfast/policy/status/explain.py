@@ -584,8 +584,8 @@ def _unblock(spec: Workload, state: State) -> str:
 
 
 def _command(verb: str, spec: Workload) -> str:
-    """Return a command as a person pastes it."""
-    return f"`holdfast {verb} {spec.namespace}/{spec.name}`"
+    """Return a command as a person pastes it; of two workloads of one name it names the one that is meant."""
+    return f"`holdfast {verb} {spec.workflow_id.removeprefix(f'workload/{spec.cluster}/')}`"
 
 
 def markdown(explanation: Explanation) -> str:
