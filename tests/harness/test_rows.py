@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,17 @@ TABLE = """
 A1 = { class = "a", required = ["pure", "e2e"], shows = "one thing" }
 A2 = { class = "a", shows = "another thing" }
 """
+EVERYWHERE = "not (kueue or release or torch)"
+CARRIED = """
+import sys, pytest
+class Rows:
+    def pytest_collection_finish(self, session):
+        for item in session.items:
+            for name, value in item.user_properties:
+                print(name, value)
+sys.exit(pytest.main(sys.argv[1:], plugins=[Rows()]))
+"""
+"""Prints the rows and levels of the tests that pytest collects."""
 
 
 @pytest.fixture
@@ -35,6 +48,16 @@ def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 def table(suite: pytest.Pytester, *arguments: str) -> int:
     return main(["--rows", f"{suite.path}/tests/rows.toml", "--results", f"{suite.path}/reports/rows", *arguments])
+
+
+def test_each_level_that_is_required_has_a_test_that_make_test_runs() -> None:
+    """Else the rows are found to lack it at the end of `make test`, half an hour later."""
+    run = [sys.executable, "-c", CARRIED, "--collect-only", "-qq", "-p", "no:cacheprovider", "-m", EVERYWHERE]
+    told = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    carried = {line.removeprefix("row ") for line in told.stdout.splitlines() if line.startswith("row ")}
+    assert len(carried) > 100, told.stdout[-2000:] + told.stderr[-2000:]
+    required = {f"{row.id}:{level}" for row in load_rows(ROOT / ROWS_FILE).values() for level in row.required}
+    assert required - carried == set()
 
 
 def test_the_committed_rows_are_whole() -> None:
