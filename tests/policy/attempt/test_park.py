@@ -135,7 +135,8 @@ def test_J14_its_quota_is_let_go_only_once_no_pod_is_left_and_taken_again_as_it_
     assert one.state.preempted_at is None
     assert not condition(one, ConditionType.PODS_READY)
     assert explained(one) == (
-        "Job driver, Job worker: suspended in place, no pod is left; its quota is released | resume"
+        "Job driver, Job worker: suspended in place, no pod is left; its quota is released | "
+        "`holdfast resume default/train-llm`"
     )
     one.hold = {OperationKind.UNPARK}
     one.tell(Resumed())
@@ -297,7 +298,8 @@ def test_J14_by_default_and_where_a_component_is_no_job_all_of_it_is_deleted(mod
     one = life("driver", *other, policy=edit(POLICY, deletion=Deletion(suspend=mode)))
     one.tell(Suspended())
     assert (one.state.phase, one.kinds()[-1]) == (Phase.SUSPENDED, "remove")
-    assert explained(one) == "nothing of it is in the cluster; its quota is released | resume"
+    resume = "`holdfast resume default/train-llm`"
+    assert explained(one) == f"nothing of it is in the cluster; its quota is released | {resume}"
     one.tell(Resumed())
     assert one.attempt == 2
 

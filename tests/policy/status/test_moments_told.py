@@ -280,7 +280,8 @@ TOLD = {
         Job failed: pod train-0 failed, exit 1, on node-7
         now its outcome is settled (Failed); its resources are held
         next +3510 deletion on failure grace is over: its resources are removed
-        unblock `holdfast retry default/train-llm` begins anew with its budgets renewed; `holdfast cancel default/train-llm` removes what is held
+        unblock `holdfast retry default/train-llm` begins anew with its budgets renewed;
+            `holdfast cancel default/train-llm` removes what is held
     """,
     "held": """
         Pending 1 -> None

@@ -94,7 +94,7 @@ attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 - **now** pausing before the next attempt; its quota is kept
 - **next** 00:01:30 UTC retry pause
 - **next** 00:01:30 UTC attempt 2 is created
-- **to unblock** `holdfast retry default/train-llm` skips the pause
+- **to unblock** \\`holdfast retry default/train-llm\\` skips the pause
 
 | time (UTC) | attempt | reason | what happened |
 |---|---|---|---|
