@@ -186,7 +186,7 @@ async def test_U11_explain_is_true_on_the_ways_out(space: Space):
             r"restart budget is used up \(0 of 0\): failed exited 1",
             r"its outcome is settled \(Failed\); its resources are held",
             ("deletion on failure grace is over: its resources are removed",),
-            "`holdfast retry .*/failed` begins anew with its budgets renewed; `holdfast cancel .*/failed` removes what is held",
+            "`holdfast retry .*` begins anew with its budgets renewed; `holdfast cancel .*` removes what is held",
         ),
     }
     for name, says in ways.items():
@@ -253,7 +253,7 @@ async def test_U11_what_is_held_says_what_contradicts_what(space: Space):
         "Pending",
         "its anchor is gone or was let go of by another hand",
         "nothing is done to it until a person says what",
-        unblock="`holdfast retry .*` removes all that is there .* new attempt; `holdfast cancel .*` removes it and ends",
+        unblock="`holdfast retry .*` removes all that is there .*; `holdfast cancel .*` removes it and ends",
     )
     told = await assert_says(space, handle, "held", says)
     assert told.reason == "Held", "the phase is Pending, and that is no reason"
