@@ -25,6 +25,8 @@ _INDENT: Final = 32
 """Where the text of a line may begin, at most, if its next lines are to begin below it."""
 _LEAST: Final = 10
 """The narrowest that a column is folded to."""
+_COMMAND: Final = re.compile(r"`[^`]*`")
+_NO_BREAK: Final = "\xa0"
 _GAP: Final = re.compile(r" {2,}(?=\S)")
 _GREEN, _YELLOW, _RED, _BLUE, _GREY = 32, 33, 31, 34, 90
 _COLOURS: Final[dict[str, int]] = {
@@ -87,13 +89,20 @@ def folded(text: str) -> str:
 
 def _folded(line: str, width: int) -> str:
     indent = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _INDENT), default=0)
-    return textwrap.fill(
-        line[indent:],
+    # A command stays whole where it fits a line, so that it can be pasted: textwrap breaks at no other space.
+    whole = _COMMAND.sub(lambda found: _kept(found[0], width - indent), line[indent:])
+    filled = textwrap.fill(
+        whole,
         width,
         initial_indent=line[:indent],
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
     )
+    return filled.replace(_NO_BREAK, " ")
+
+
+def _kept(command: str, width: int) -> str:
+    return command.replace(" ", _NO_BREAK) if len(command) < width else command
 
 
 def packed(clauses: Sequence[str], between: str) -> str:

@@ -110,7 +110,7 @@ WAYS = {
         "all components are complete",
         r"its outcome is settled \(Succeeded\); its resources are held",
         ("success TTL is over: its resources are removed",),
-        "cancel removes its resources now",
+        "`holdfast cancel .*` removes its resources now",
     ),
     "preparing": Says(
         "Resuming",
