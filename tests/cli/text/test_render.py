@@ -120,6 +120,32 @@ def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() 
     assert "nothing happens by itself" not in text
 
 
+@pytest.mark.row("E7", level="pure")
+@pytest.mark.parametrize(
+    ("conditions", "why"),
+    [
+        ((("Unhealthy", True, "FoundFailedPods", "a exited 1"), ("PodsReady", False, "x", "1 do not run")), "a exited 1"),
+        ((("Unhealthy", True, "FoundFailedPods", ""),), "FoundFailedPods"),
+        ((("Unhealthy", False, "Healed", ""), ("PodsReady", False, "InsufficientPodsReady", "1 do not run")), "1 do not run"),
+    ],
+)
+def test_E7_a_stale_explanation_tells_what_is_amiss(conditions: tuple[tuple[Any, ...], ...], why: str) -> None:
+    known = [
+        {"type": kind, "status": holds, "reason": "InsufficientPodsReady" if reason == "x" else reason, "message": said}
+        for kind, holds, reason, said in conditions
+    ]
+    told = status(conditions=known, causes=(cause("attempt 1 runs", 0),))
+    assert (explanation_from(told).why, explanation_from(told).now) == (why, "3 of 4 pods running, 1 pending")
+    uncounted = told.model_copy(update={"pods": PodCounts()})
+    assert explanation_from(uncounted).now == "all expected pods run", "what is not counted is not said"
+
+
+@pytest.mark.row("E7", level="pure")
+def test_E7_a_stale_explanation_of_what_is_well_tells_the_latest_cause_and_the_message() -> None:
+    told = explanation_from(status(causes=(cause("attempt 1 runs", 0),)))
+    assert (told.why, told.now) == ("attempt 1 runs", "all expected pods run")
+
+
 @pytest.mark.row("D36", level="pure")
 def test_D36_a_stale_status_says_so_first() -> None:
     lines = render.status(StatusView(status=status(), fresh=False), NOW).splitlines()

@@ -56,9 +56,9 @@ def test_E7_sentences_have_at_most_100_characters_and_times_a_zone(name: str) ->
 
 @pytest.mark.row("E7", level="pure")
 def test_E7_a_cause_is_said_once() -> None:
-    for name in ("explain-unhealthy", "status-unhealthy", "status-refused", "explain-refused"):
+    for name in ("explain-unhealthy", "explain-stale", "status-unhealthy", "status-refused", "explain-refused"):
         text = SCREENS[name]()
-        cause = "train-0 exited 1" if "unhealthy" in name else "is not enabled"
+        cause = "is not enabled" if "refused" in name else "train-0 exited 1"
         assert text.count(cause) == 1, name
 
 
@@ -67,6 +67,14 @@ def test_E7_conditions_are_shown_where_they_are_abnormal_and_all_where_that_is_a
     assert "QuotaReserved" not in SCREENS["status-unhealthy"]()
     assert "QuotaReserved yes" in SCREENS["status-unhealthy-wide"]()
     assert "PodsReady" not in SCREENS["status-starting"](), "pods that start are not ready, which is no news"
+
+
+@pytest.mark.row("E7", level="pure")
+@pytest.mark.parametrize("name", ["explain-stale", "status-unhealthy", "status-unhealthy-wide"])
+def test_E7_nothing_says_that_all_pods_run_where_one_has_failed(name: str) -> None:
+    text = SCREENS[name]()
+    assert "1 of 2 pods running, 1 failed" in text
+    assert "all expected pods run" not in text
 
 
 @pytest.mark.row("E7", level="pure")
