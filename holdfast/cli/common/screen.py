@@ -26,6 +26,8 @@ _INDENT: Final = 32
 _LEAST: Final = 10
 """The narrowest that a column is folded to."""
 _GAP: Final = re.compile(r" {2,}(?=\S)")
+_COMMAND: Final = re.compile(r"`[^`\n]*`")
+_NO_BREAK: Final = "\u00a0"
 _GREEN, _YELLOW, _RED, _BLUE, _GREY = 32, 33, 31, 34, 90
 _COLOURS: Final[dict[str, int]] = {
     **dict.fromkeys(("Running", "Succeeded", "ok"), _GREEN),
@@ -87,13 +89,18 @@ def folded(text: str) -> str:
 
 def _folded(line: str, width: int) -> str:
     indent = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _INDENT), default=0)
-    return textwrap.fill(
-        line[indent:],
+    # A command that fits into a line is not broken.
+    text = _COMMAND.sub(
+        lambda found: found[0].replace(" ", _NO_BREAK) if len(found[0]) < width - indent else found[0], line[indent:]
+    )
+    lines = textwrap.fill(
+        text,
         width,
         initial_indent=line[:indent],
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
     )
+    return lines.replace(_NO_BREAK, " ")
 
 
 def packed(clauses: Sequence[str], between: str) -> str:

@@ -161,16 +161,17 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
     silence = Silence(
         why="no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
         since=NOW - timedelta(minutes=4, seconds=40),
-        remedy="start one: holdfast worker",
+        remedy="start one: `holdfast worker`",
     )
     told = explanation_from(status())
     deadline = Deadline(at=NOW + timedelta(minutes=1), what="failure grace")
     told = told.model_copy(update={"next": (deadline,)})
     text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
-    assert text.splitlines()[:2] == [
+    assert text.splitlines()[:3] == [
         "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
         "           this is what was last recorded; pods run on, and Holdfast acts on what happens to them once a "
-        "worker answers; start one: holdfast worker",
+        "worker answers",
+        "           start one: `holdfast worker`",
     ]
     assert "recorded as next: 02:15:50 UTC (in 1m) failure grace" in text, (
         "a deadline that passes while nobody decides is said so"

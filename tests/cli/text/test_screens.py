@@ -85,6 +85,17 @@ def test_E7_a_deadline_repeats_no_cause() -> None:
 
 
 @pytest.mark.row("E8", level="pure")
+@pytest.mark.parametrize("width", [40, 60])
+def test_E8_a_command_is_broken_only_where_it_is_longer_than_a_line(width: int) -> None:
+    line = "unblock    once there is room on nodes, `holdfast retry research/train-llm --reason full`, or `x y`"
+    with screen.wide(width):
+        lines = screen.folded(line).splitlines()
+    assert max(map(len, lines)) <= width
+    assert " ".join(" ".join(lines).split()) == " ".join(line.split()), "nothing is lost or added"
+    assert any("`holdfast retry research/train-llm --reason full`" in each for each in lines) is (width == 60)
+
+
+@pytest.mark.row("E8", level="pure")
 def test_E8_in_a_pipe_no_table_folds() -> None:
     with screen.wide(None):
         assert screen.table(NAMES, ROWS).splitlines()[1] == "research   " + "  ".join(ROWS[0][1:])
