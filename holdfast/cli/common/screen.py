@@ -119,7 +119,7 @@ def packed(clauses: Sequence[str], between: str) -> str:
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out columns with two spaces between them.
 
-    Where the terminal is narrower, cells fold; where too little would be left of them, each row becomes a few lines.
+    Where the terminal is narrower, cells fold between words; where that is not enough, each row becomes a few lines.
     """
     columns = list(zip(heads, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -129,21 +129,28 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in (heads, *rows)
         )
-    # No cell folds into more than three lines.
-    least = [max(len(head), min(_LEAST, each), each // 3) for head, each in zip(heads, widths, strict=True)]
+    # No name is cut, and no cell folds into more than about three lines.
+    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    least = [
+        max(len(head), min(_LEAST, each), each // 3, word)
+        for head, each, word in zip(heads, widths, words, strict=True)
+    ]
     if sum(least) + gaps <= width:
-        return _grid(heads, rows, width)
+        while sum(widths) + gaps > width:
+            widest = max(range(len(widths)), key=lambda each: widths[each] - least[each])
+            widths[widest] -= 1
+        return _grid(heads, rows, widths, width)
     return "\n".join(_record(heads, row, width) for row in rows)
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for head in heads:
-        grid.add_column(Text(head), overflow="fold")
+    for head, each in zip(heads, widths, strict=True):
+        grid.add_column(Text(head), overflow="fold", width=each)
     for row in rows:
         grid.add_row(*map(Text, row))
     out = io.StringIO()
