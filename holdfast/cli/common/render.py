@@ -24,7 +24,7 @@ from holdfast.model import (
 from holdfast.model.quantity import format_bytes
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
+_UNVERIFIED: Final = "not verified: only workloads created with kubectl record who asked"
 _NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
 
 

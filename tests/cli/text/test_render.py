@@ -82,7 +82,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "by         unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
+        "by         not verified: only workloads created with kubectl record who asked"
     )
 
 
@@ -201,7 +201,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "by         unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)",
+        "by         not verified: only workloads created with kubectl record who asked",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
@@ -245,7 +245,7 @@ def life_read() -> History:
         gaps=(Gap(first=1, last=8, why="Temporal no longer keeps the run they were in"),),
         complete=False,
         exact=True,
-        notes=("Its life began earlier.",),
+        notes=("The workload began before the oldest run that Temporal keeps.",),
     )
 
 
@@ -253,8 +253,10 @@ def test_history_says_what_is_left_out() -> None:
     heads, gap, last, *_, note = history_text.history(life_read()).splitlines()
     assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
     assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
+    one = life_read().model_copy(update={"gaps": (Gap(first=8, last=8, why="lost"),)})
+    assert "1 cause is not known: lost" in history_text.history(one)
     assert last.endswith("the last")
-    assert note == "note: Its life began earlier."
+    assert note == "note: The workload began before the oldest run that Temporal keeps."
 
 
 @pytest.mark.row("E7", level="pure")

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.model import CheckpointState, Phase, PodCounts, Reason, Status
-from holdfast.model.entities.broker import REFUSED_MAXIMUM, Asked, Broker, Candidate
+from holdfast.model.entities.broker import REFUSED_MAXIMUM, Asked, Broker, Candidate, Weighed
 from holdfast.model.spec.checkpoint import CheckpointRequest
 from holdfast.model.words import escaped
 from holdfast.policy.entities import broker as policy
