@@ -46,7 +46,7 @@ class Targets:
 def suspend(
     targets: Targets, selection: Selection, wish: Wish, place: Place = HERE, output: Format = Output.TABLE
 ) -> None:
-    """Remove workloads from the cluster, and keep them for `resume`: Suspended once proven gone. A selection is shown first."""
+    """Remove workloads from the cluster, and keep them for `resume`. A selection is shown first."""
     _steer("suspend", targets, selection, wish, place, output)
 
 
