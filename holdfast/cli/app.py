@@ -82,8 +82,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keeps Kubernetes workloads going: each is one durable Temporal workflow.",
-    epilog="Exit codes: 0, 1 the workload failed, 2 usage or refused, 3 Temporal or Kubernetes cannot be reached, "
-    "4 not done within --timeout.\n\n"
+    epilog="Exit codes: 0 done; 1 the workload failed; 2 wrong usage, or refused; 3 Temporal or Kubernetes cannot be "
+    "reached; 4 not done within --timeout.\n\n"
     "As in kubectl: get is list or status, describe is explain, delete is cancel.",
 )
 

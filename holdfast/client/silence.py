@@ -78,7 +78,7 @@ async def silence_of(
         role: the role of the worker that would answer.
         waited: how long the worker had to answer, if one polls.
     """
-    remedy = f"start one: holdfast worker --roles {role}"
+    remedy = f"start one: `holdfast worker --roles {role}`"
     queue = description.task_queue or names.QUEUE_WORKFLOWS
     try:
         found = await polled(client, queue)
@@ -95,7 +95,7 @@ async def silence_of(
         return Silence(why=why, since=found.last, remedy="the worker's log says why it fails")
     within, told = format_duration(waited), found.sentence(datetime.now(UTC))
     why = f"no worker answered within {within} ({told}): it has just ended, or is overloaded"
-    return Silence(why=why, since=found.last, remedy=f"holdfast doctor knows in a minute; if it has ended, {remedy}")
+    return Silence(why=why, since=found.last, remedy=f"`holdfast doctor` knows in a minute; if it has ended, {remedy}")
 
 
 async def _undecodable(client: Client, description: WorkflowExecutionDescription) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, ValidationError
 
 from holdfast.client.silence import Silence
-from holdfast.model import BudgetStatus, Explanation, Payload, Phase, Status, Time
+from holdfast.model import BudgetStatus, Condition, ConditionType, Explanation, Payload, Phase, Status, Time
 from holdfast.model.gang.status import GangStatus
 
 if TYPE_CHECKING:
@@ -100,8 +100,16 @@ class ExplanationView(Payload):
 
 
 def explanation_from(status: Status) -> Explanation:
-    """Build an explanation from a status alone, for when no worker answers."""
+    """Build an explanation from a status alone, for when no worker answers.
+
+    The message of a status tells of its phase. Where something is amiss, its condition and its pods tell more.
+    """
     latest = status.causes[-1].message if status.causes else ""
+    told = status.message or status.reason.value
+    why, now = latest or told, told
+    for condition in abnormal(status)[:1]:
+        why = condition.message or condition.reason.value
+        now = status.pods.sentence() if status.pods.expected else told
     return Explanation(
         name=status.name,
         phase=status.phase,
@@ -109,11 +117,18 @@ def explanation_from(status: Status) -> Explanation:
         since=status.since,
         attempt=status.attempt,
         budgets=status.budgets,
-        why=latest or status.message or status.reason.value,
-        now=status.message or status.reason.value,
+        why=why,
+        now=now,
         next=(status.next,) if status.next is not None else (),
         causes=status.causes,
     )
+
+
+def abnormal(told: Status) -> list[Condition]:
+    """Return the condition that the phase does not imply: unhealthy; or else running without pods that are ready."""
+    unhealthy = [one for one in told.conditions if one.type is ConditionType.UNHEALTHY and one.status]
+    unready = [one for one in told.conditions if one.type is ConditionType.PODS_READY and not one.status]
+    return unhealthy or (unready if told.phase is Phase.RUNNING else [])
 
 
 def restart_budget(budgets: tuple[BudgetStatus, ...]) -> BudgetStatus | None:

@@ -143,7 +143,8 @@ def _gaps(story: Story) -> Iterator[Gap]:
 def _notes(story: Story) -> Iterator[str]:
     if story.runs[0].previous_run_id:
         yield (
-            f"Its life began earlier: Temporal no longer keeps run {story.runs[0].previous_run_id}. "
+            "The workload began before the oldest run that Temporal keeps; the run before it was "
+            f"{story.runs[0].previous_run_id}. "
             "What that run handed on is here; attempts that had ended by then are not."
         )
     for text in story.contradictions[:_SHOWN]:

@@ -79,13 +79,16 @@ def _goes_on(story: Story) -> bool:
 def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
     if story.spec.checkpoint is None and any(span.bucket is Bucket.LOST for span in spans):
         yield (
-            "It declares no checkpoint, so every restart counts as one from the beginning: what it had done is lost. "
+            "This workload declares no checkpoint, so each restart is counted as a start from the beginning: "
+            "what it had done is lost. "
             "If the program saves by itself, less was lost."
         )
     if story.spec.kind is Kind.SERVICE:
         yield "It is a service: a restart loses nothing of what it has served."
     if story.runs[0].previous_run_id:
-        yield "Its life began earlier: Temporal no longer keeps its first runs, and they are not counted."
+        yield (
+            "The workload began before the oldest run that Temporal keeps: what came before that run is not counted."
+        )
     if _goes_on(story):
         yield "Its life went on: the next run is not among the histories, and it is counted up to there."
     for text in story.contradictions[:1]:

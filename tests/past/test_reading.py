@@ -192,7 +192,7 @@ async def test_a_beginning_that_temporal_no_longer_keeps_is_said():
     life = history_of(story_of([_without_causes(run) for run in later]))
     assert life.gaps[0].first == 1
     assert "no longer keeps" in life.gaps[0].why
-    assert any("Its life began earlier" in note for note in life.notes)
+    assert any("The workload began before the oldest run" in note for note in life.notes)
     assert life.causes_total == 9
 
 

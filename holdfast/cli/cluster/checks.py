@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -219,22 +219,27 @@ async def _search_attributes(client: Client, *, fix: bool) -> Check:
             "search attributes",
             False,
             "; ".join(told),
-            "a type cannot be changed: remove each (temporal operator search-attribute remove --namespace "
-            f"{client.namespace} --name NAME), then holdfast doctor --fix",
+            "a type cannot be changed: remove each (`temporal operator search-attribute remove --namespace "
+            f"{client.namespace} --name NAME`), then `holdfast doctor --fix`",
         )
     if missing and fix:
         await add_search_attributes(client, missing)
         return Check("search attributes", True, f"{len(missing)} added")
     if missing:
-        command = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
-        return Check(
-            "search attributes",
-            False,
-            f"missing: {', '.join(missing)}",
-            "holdfast doctor --fix, or: temporal operator search-attribute create "
-            f"--namespace {client.namespace} {command}",
-        )
+        return missing_attributes(client.namespace, missing)
     return Check("search attributes", True, f"all {len(names.SEARCH_ATTRIBUTES)} there")
+
+
+def missing_attributes(namespace: str, missing: Mapping[str, str]) -> Check:
+    """Return the check that failed because a Temporal namespace lacks search attributes, which have a type each."""
+    command = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
+    return Check(
+        "search attributes",
+        False,
+        f"missing: {', '.join(missing)}",
+        f"`holdfast doctor --fix` adds them; your Temporal user needs the right to change namespace {namespace}\n"
+        f"or: `temporal operator search-attribute create --namespace {namespace} {command}`",
+    )
 
 
 _UNSERVED: Final = {
@@ -310,7 +315,7 @@ async def _served(
     if found.served:
         return Check(name, True, told)
     command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
-    return Check(name, False, f"{told}: {unserved}", f"start one: {command}")
+    return Check(name, False, f"{told}: {unserved}", f"start one: `{command}`")
 
 
 async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:

@@ -70,7 +70,8 @@ def text(found: list[Check]) -> str:
         word = "warning" if check.warns else "ok" if check.good else "unknown" if check.unknown else "NOT OK"
         lines.append(f"{word:<8}{check.name:<20} {check.found}")
         if check.remedy and (check.warns or not check.good):
-            lines.append(f"{'':<8}{'':<20} try: {check.remedy}")
+            first, *others = check.remedy.splitlines()
+            lines += [f"{'':<29}try: {first}", *(f"{'':<29}{other}" for other in others)]
     return "\n".join(lines)
 
 

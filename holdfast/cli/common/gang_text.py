@@ -8,20 +8,23 @@ from typing import Final
 from holdfast.model.gang.status import GangPhase, GangStatus
 
 _NAMED: Final = 3
+_BEGAN: Final = "it began because "
 
 
 def gang(told: GangStatus) -> str:
     """Describe a gang, one fact a line: its round; the members that are not in it, and why; the charged restarts."""
-    size = f"{told.min} to {told.max}" if told.min != told.max else str(told.max)
+    fixed = told.min == told.max
+    size = str(told.max) if fixed else f"{told.min} to {told.max}"
     if told.closed is not None:
-        first = f"closed after round {told.round}: {told.closed.value}"
+        first, began = f"closed after round {told.round}: {told.closed.value}", ""
     elif told.phase is GangPhase.FORMING:
-        first = f"round {told.round + 1} forms: {told.present} of {size} members are there"
+        first, began = f"round {told.round + 1} forms: {told.present} of {size} members are there", "it forms because "
     else:
-        first = f"round {told.round} {told.phase.value.lower()}: {told.participants} of {size} members"
-    if told.why:
-        first += f" ({told.why})"
+        members = f"of {size} members" if fixed else f"members ({size} allowed)"
+        first, began = f"round {told.round} is {told.phase.value.lower()} with {told.participants} {members}", _BEGAN
     lines = [first]
+    if told.why:
+        lines.append(f"{began}{told.why}")
     if told.due is not None and told.closed is None:
         lines.append(f"{_clock(told.due)} {told.next}")
     apart = [f"{name}: {why}" for name, why in told.absent.items()]

@@ -10,12 +10,10 @@ from holdfast.cli.common import gang_text
 from holdfast.cli.common import silence as silent
 from holdfast.cli.common.screen import packed, table
 from holdfast.client.summary import Summary
-from holdfast.client.views import ExplanationView, StatusView, restart_budget
+from holdfast.client.views import ExplanationView, StatusView, abnormal, restart_budget
 from holdfast.model import (
     BudgetStatus,
     Cause,
-    Condition,
-    ConditionType,
     Deadline,
     Phase,
     PodCounts,
@@ -26,7 +24,7 @@ from holdfast.model import (
 from holdfast.model.quantity import format_bytes
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
+_UNVERIFIED: Final = "not verified: only workloads created with kubectl record who asked"
 _NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
 
 
@@ -53,7 +51,7 @@ def explanation(view: ExplanationView, now: datetime) -> str:
     if not (view.fresh or view.closed):
         lines.append(_labelled("next", _NEXT_STALE))
         if told.next:
-            lines.append(_labelled("", f"recorded as next: {deadlines(told.next, now)}"))
+            lines.append(_labelled("", f"recorded as next: {deadlines(told.next, now, told.why)}"))
     elif told.next:
         lines.append(_labelled("next", deadlines(told.next, now, told.why)))
     elif not told.phase.ended and view.activities:
@@ -136,7 +134,7 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
     lines.append(_labelled("by", told.by or _UNVERIFIED))
-    if told.message and (wide or not amiss):
+    if told.message and not amiss:
         lines.append(_sentences("message", told.message))
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
     lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
@@ -162,13 +160,6 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         said = "; ".join((told.message, *(one.message for one in amiss)))
         lines.append(_labelled("next", deadlines((told.next,), now, said)))
     return "\n".join(lines)
-
-
-def abnormal(told: Status) -> list[Condition]:
-    """Return the condition that the phase does not imply: unhealthy; or else running without pods that are ready."""
-    unhealthy = [one for one in told.conditions if one.type is ConditionType.UNHEALTHY and one.status]
-    unready = [one for one in told.conditions if one.type is ConditionType.PODS_READY and not one.status]
-    return unhealthy or (unready if told.phase is Phase.RUNNING else [])
 
 
 def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> str:

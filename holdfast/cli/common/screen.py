@@ -25,9 +25,9 @@ _INDENT: Final = 32
 """Where the text of a line may begin, at most, if its next lines are to begin below it."""
 _LEAST: Final = 10
 """The narrowest that a column is folded to."""
-_COMMAND: Final = re.compile(r"`[^`]*`")
-_NO_BREAK: Final = "\xa0"
 _GAP: Final = re.compile(r" {2,}(?=\S)")
+_COMMAND: Final = re.compile(r"`[^`\n]*`")
+_NO_BREAK: Final = "\u00a0"
 _GREEN, _YELLOW, _RED, _BLUE, _GREY = 32, 33, 31, 34, 90
 _COLOURS: Final[dict[str, int]] = {
     **dict.fromkeys(("Running", "Succeeded", "ok"), _GREEN),
@@ -89,20 +89,18 @@ def folded(text: str) -> str:
 
 def _folded(line: str, width: int) -> str:
     indent = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _INDENT), default=0)
-    # A command stays whole where it fits a line, so that it can be pasted: textwrap breaks at no other space.
-    whole = _COMMAND.sub(lambda found: _kept(found[0], width - indent), line[indent:])
-    filled = textwrap.fill(
-        whole,
+    # A command that fits into a line is not broken.
+    text = _COMMAND.sub(
+        lambda found: found[0].replace(" ", _NO_BREAK) if len(found[0]) < width - indent else found[0], line[indent:]
+    )
+    lines = textwrap.fill(
+        text,
         width,
         initial_indent=line[:indent],
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
     )
-    return filled.replace(_NO_BREAK, " ")
-
-
-def _kept(command: str, width: int) -> str:
-    return command.replace(" ", _NO_BREAK) if len(command) < width else command
+    return lines.replace(_NO_BREAK, " ")
 
 
 def packed(clauses: Sequence[str], between: str) -> str:
@@ -121,7 +119,7 @@ def packed(clauses: Sequence[str], between: str) -> str:
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out columns with two spaces between them.
 
-    Where the terminal is narrower, cells fold; where too little would be left of them, each row becomes a few lines.
+    Where the terminal is narrower, cells fold between words; where that is not enough, each row becomes a few lines.
     """
     columns = list(zip(heads, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -131,21 +129,28 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in (heads, *rows)
         )
-    # No cell folds into more than three lines.
-    least = [max(len(head), min(_LEAST, each), each // 3) for head, each in zip(heads, widths, strict=True)]
+    # No name is cut, and no cell folds into more than about three lines.
+    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    least = [
+        max(len(head), min(_LEAST, each), each // 3, word)
+        for head, each, word in zip(heads, widths, words, strict=True)
+    ]
     if sum(least) + gaps <= width:
-        return _grid(heads, rows, width)
+        while sum(widths) + gaps > width:
+            widest = max(range(len(widths)), key=lambda each: widths[each] - least[each])
+            widths[widest] -= 1
+        return _grid(heads, rows, widths, width)
     return "\n".join(_record(heads, row, width) for row in rows)
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for head in heads:
-        grid.add_column(Text(head), overflow="fold")
+    for head, each in zip(heads, widths, strict=True):
+        grid.add_column(Text(head), overflow="fold", width=each)
     for row in rows:
         grid.add_row(*map(Text, row))
     out = io.StringIO()

@@ -28,16 +28,15 @@ READ: Final = (
 
 
 def text(silence: Silence, then: str) -> str:
-    """Return two lines: that no worker answers, since when, what happens once one does, and what to do."""
+    """Return lines: that no worker answers, and since when; what happens once one does; and what to do."""
     # A message from the server may have several lines.
-    first, second = (" ".join(one.split()) for one in (silence.why, f"{then}; {silence.remedy}"))
-    return f"{first}\n{second}"
+    return "\n".join(" ".join(one.split()) for one in (silence.why, then, silence.remedy) if one)
 
 
 def warn(silence: Silence, then: str) -> None:
     """Print the warning on standard error, so that programs can still parse standard output."""
-    first, _, second = text(silence, then).rpartition("\n")
-    typer.secho(f"stale      {first}\n           {second}", err=True, fg=typer.colors.YELLOW)
+    lines = text(silence, then).replace("\n", "\n           ")
+    typer.secho(f"stale      {lines}", err=True, fg=typer.colors.YELLOW)
 
 
 async def attended(run: Run, work: Awaitable[T], then: str) -> T:

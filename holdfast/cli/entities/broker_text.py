@@ -17,7 +17,8 @@ def shown(told: BrokerStatus, now: datetime) -> str:
     looked = f"looked {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
     parts = [
         f"checkpoint broker of {broker.cluster}  cycle {told.cycle}, every {format_duration(broker.every)}, {looked}",
-        f"{told.message}; {told.asked_total} asked so far, at most {broker.at_once} at a time",
+        told.message,
+        f"at most {broker.at_once} {'saves' if broker.at_once == 1 else 'save'} at once; asked so far: {told.asked_total}",
     ]
     if told.unheard:
         parts.append(f"{told.unheard} did not answer, and are asked again in the next cycle")

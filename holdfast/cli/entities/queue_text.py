@@ -27,7 +27,7 @@ def shown(told: QueueStatus, now: datetime) -> str:
         )
     if held:
         rows = [(_name(one), *_common(one, now), one.why) for one in held]
-        parts.append(table(("ADMITTED", "PRIORITY", "AGE", "REQUESTS", "WHEN"), rows) + _more(told.admitted, rows))
+        parts.append(table(("ADMITTED", "PRIORITY", "AGE", "REQUESTS", "STATUS"), rows) + _more(told.admitted, rows))
     return "\n\n".join(parts)
 
 

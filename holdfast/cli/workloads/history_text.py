@@ -21,7 +21,7 @@ def history(life: History) -> str:
         for cause in life.causes
     ]
     rows += [
-        (gap.first, ("?", "", "", "", f"{gap.last - gap.first + 1} causes are not known: {gap.why}"))
+        (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}"))
         for gap in life.gaps
     ]
     text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
@@ -29,7 +29,7 @@ def history(life: History) -> str:
     ended = f"over since {instant(life.ended_at)}" if life.ended_at is not None else "its workflow is running"
     attempts = f"{life.executions} attempt{'' if life.executions == 1 else 's'}"
     phase = life.phase.value if life.phase is not None else "?"
-    asked = f"asked for by {life.by}" if life.by else "who asked for it is unverified"
+    asked = f"asked for by {life.by}" if life.by else "who asked for it is not verified"
     lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}; {asked}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 
@@ -70,12 +70,12 @@ def account(counted: Account) -> str:
 
 
 def _good(goodput: float | None) -> str:
-    return f"; goodput {100 * goodput:.1f} %" if goodput is not None else ""
+    return f"; goodput {100 * goodput:.1f}%" if goodput is not None else ""
 
 
 def _time(spent: Mapping[Bucket, int]) -> list[str]:
     whole = sum(spent.values()) or 1
-    rows = [(bucket.value, _span(length), f"{100 * length / whole:.1f} %") for bucket, length in spent.items()]
+    rows = [(bucket.value, _span(length), f"{100 * length / whole:.1f}%") for bucket, length in spent.items()]
     return ["", table(("BUCKET", "TIME", "SHARE"), rows)]
 
 
@@ -88,6 +88,10 @@ def _charges(charges: Sequence[Charge]) -> list[str]:
 
 def _noted(counted: Ledger | Account) -> list[str]:
     return [f"note: {note}" for note in counted.notes]
+
+
+def _causes(count: int) -> str:
+    return "1 cause is" if count == 1 else f"{count} causes are"
 
 
 def _pods(count: int) -> str:

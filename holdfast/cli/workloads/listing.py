@@ -229,7 +229,7 @@ async def _warn_if_unserved(holdfast: Holdfast) -> None:
         return  # A user who may list workflows may lack the permission for this request.
     if not found.served:
         why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
-        warn(Silence(why=why, remedy="start one: holdfast worker --roles workflows"), READ)
+        warn(Silence(why=why, remedy="start one: `holdfast worker --roles workflows`"), READ)
 
 
 def _phase(given: str | None) -> str | None:

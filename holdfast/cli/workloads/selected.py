@@ -46,7 +46,7 @@ class Targets:
 def suspend(
     targets: Targets, selection: Selection, wish: Wish, place: Place = HERE, output: Format = Output.TABLE
 ) -> None:
-    """Remove workloads from the cluster until proven gone, and keep them for `resume`. A selection is shown first."""
+    """Remove workloads from the cluster, and keep them for `resume`. A selection is shown first."""
     _steer("suspend", targets, selection, wish, place, output)
 
 
@@ -79,7 +79,7 @@ def preempt(
 def cancel(
     targets: Targets, selection: Selection, wish: Wish, place: Place = HERE, output: Format = Output.TABLE
 ) -> None:
-    """End workloads: remove everything until proven gone. A selection is shown first."""
+    """End workloads: remove everything, and record the end once it is proven gone. A selection is shown first."""
     _steer("cancel", targets, selection, wish, place, output)
 
 

@@ -82,8 +82,9 @@ def _turned(view: StatusView) -> list[str]:
 
     if view.silence is None:
         return [render.line(datetime.now(UTC), "", "a worker answers again")]
-    first, _, second = text(view.silence, READ).rpartition("\n")
-    return [render.line(datetime.now(UTC), "stale", first), render.line(datetime.now(UTC), "", second)]
+    first, *others = text(view.silence, READ).splitlines()
+    now = datetime.now(UTC)
+    return [render.line(now, "stale", first), *(render.line(now, "", other) for other in others)]
 
 
 class Seen:

@@ -115,14 +115,15 @@ def _why(broker: Broker, one: Candidate, now: datetime) -> str:
         lasts = f"lasts {format_duration(timedelta(seconds=round(one.cost, 1)))}"
     unsaved = format_duration(timedelta(seconds=round((now - one.since).total_seconds())))
     due = format_duration(timedelta(seconds=round(interval(broker, one).total_seconds())))
-    return f"{unsaved} of {one.pods} pods are unsaved; one that {lasts} is worth its cost every {due}"
+    pods = "1 pod has" if one.pods == 1 else f"{one.pods} pods have"
+    return f"{pods} not saved for {unsaved}; a checkpoint that {lasts} is worth its cost every {due}"
 
 
 def status(state: BrokerState) -> BrokerStatus:
     """Return the status of a broker."""
     seen = state.seen
     waits = max(0, seen.due - max(0, state.broker.at_once - seen.saving)) if not seen.away else seen.due
-    message = f"{seen.running} can save their state: {seen.saving} saving, {seen.due} due, {waits} of these waiting"
+    message = _counted(seen, waits)
     if seen.away:
         message += f"; nobody is asked while the store is away: {seen.away}"
     return BrokerStatus(
@@ -139,10 +140,20 @@ def status(state: BrokerState) -> BrokerStatus:
     )
 
 
+def _counted(seen: Weighed, waits: int) -> str:
+    """Say how many can save, how many are saving, and how many of those that are due must wait."""
+    can = "1 workload can save its" if seen.running == 1 else f"{seen.running} workloads can save their"
+    text = f"{can} state: {seen.saving} {'is' if seen.saving == 1 else 'are'} saving; "
+    if seen.due == 1:
+        return text + ("1 is due, and waits for a turn" if waits else "1 is due")
+    turn = f", and {waits} of those {'waits' if waits == 1 else 'wait'} for a turn" if waits else ""
+    return f"{text}{seen.due} are due{turn}"
+
+
 def details(state: BrokerState) -> str:
     """Return the status of a broker in Markdown, for the Temporal UI."""
     told = status(state)
-    lines = [f"**{escaped(told.message)}** (cycle {told.cycle}, {told.asked_total} asked so far)", ""]
+    lines = [f"**{escaped(told.message)}** (cycle {told.cycle}; asked so far: {told.asked_total})", ""]
     lines += [f"- {name_of(one.workload)}: {escaped(one.why)}" for one in told.asked]
     return "\n".join(lines)
 

@@ -49,7 +49,7 @@ def _message(state: ProvisionerState, busy: Set[int]) -> str:
     if state.quarantined:
         text += f"; nodes in quarantine: {len(state.quarantined)}"
     for service, one in sorted(state.away.items()):
-        text += f"; {service} is away since {one.since:%m-%d %H:%M:%S} UTC"
+        text += f"; {service} has not answered since {one.since:%m-%d %H:%M:%S} UTC"
     return text
 
 
@@ -66,12 +66,12 @@ def _waits(
     if request.number in busy:
         return ("is under way" if request.enlisted else "whom to ask is being looked up") + said
     if request.again is not None and request.again > now:
-        return f"{request.said}: tried again at {request.again:%H:%M:%S} UTC"
+        return f"{request.said}; next try at {request.again:%H:%M:%S} UTC"
     if first is not request:
         return f"after request {first.number} of the same node ({verb_of(first.action)})"
     away = state.away.get(request.service) if request.action.by_service else None
     if away is not None:
-        return f"{request.service} is away: {away.why}: asked again at {away.again:%H:%M:%S} UTC"
+        return f"{request.service} does not answer: {away.why}; next try at {away.again:%H:%M:%S} UTC"
     if not request.enlisted:
         return "whom to ask is to be looked up"
     return places.lacks(request) or "it is its turn"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.app import app
 from holdfast.cli.cluster import doctor
-from holdfast.cli.cluster.checks import Check
+from holdfast.cli.cluster.checks import Check, missing_attributes
 from holdfast.cli.common import render, screen
 from holdfast.cli.entities import broker_text, graph_text, node_text, queue_text
 from holdfast.cli.submission import apply, plan
@@ -89,7 +89,7 @@ def _stale() -> str:
     silence = Silence(
         why="no worker answers: last poll of the task queue holdfast-workflows 4m40s ago, at 02:10:10 UTC",
         since=life.now,
-        remedy="start one: holdfast worker --roles workflows",
+        remedy="start one: `holdfast worker --roles workflows`",
     )
     told = explanation_from(status_of(life.spec, life.state, life.now, "u-1"))
     return render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), life.now)
@@ -183,12 +183,7 @@ def _doctor() -> str:
     return doctor.text(
         [
             Check("temporal", True, "127.0.0.1:7233, namespace default"),
-            Check(
-                "search attributes",
-                False,
-                "missing: HoldfastPhase, HoldfastQueue",
-                "holdfast doctor --fix adds them, if this identity may change the namespace",
-            ),
+            missing_attributes("default", {"HoldfastPhase": "Keyword", "HoldfastQueue": "Keyword"}),
         ]
     )
 

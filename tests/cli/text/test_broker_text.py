@@ -7,16 +7,17 @@ from datetime import UTC, datetime, timedelta
 from holdfast.cli.entities.broker_text import shown
 from holdfast.model.entities.broker import Asked, Broker, BrokerStatus
 
+MESSAGE = "9 workloads can save their state: 1 is saving; 3 are due, and 2 of those wait for a turn"
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 
 
 def status(**changes: object) -> BrokerStatus:
     told = BrokerStatus(
         broker=Broker(cluster="dev"),
-        message="9 can save their state: 1 saving, 3 due, 2 of these waiting",
+        message=MESSAGE,
         cycle=7,
         looked_at=NOW - timedelta(seconds=30),
-        asked=(Asked(workload="workload/dev/team/train", why="2h of 8 pods are unsaved"),),
+        asked=(Asked(workload="workload/dev/team/train", why="8 pods have not saved for 2h"),),
         asked_total=12,
     )
     return told.model_copy(update=changes)
@@ -25,10 +26,11 @@ def status(**changes: object) -> BrokerStatus:
 def test_a_broker_says_how_many_save_and_whom_it_asked_why() -> None:
     assert shown(status(), NOW).splitlines() == [
         "checkpoint broker of dev  cycle 7, every 1m, looked 30s ago",
-        "9 can save their state: 1 saving, 3 due, 2 of these waiting; 12 asked so far, at most 2 at a time",
+        MESSAGE,
+        "at most 2 save at once; asked so far: 12",
         "",
         "WORKLOAD    ASKED BECAUSE",
-        "team/train  2h of 8 pods are unsaved",
+        "team/train  8 pods have not saved for 2h",
     ]
 
 

@@ -29,7 +29,8 @@ def status(**changes: Any) -> GangStatus:
 
 def test_a_round_that_runs_says_who_is_in_it_and_why_it_began() -> None:
     assert gang(status(why="train-1-x failed: worker 0, exit code 3")) == (
-        "round 3 running: 3 of 2 to 4 members (train-1-x failed: worker 0, exit code 3)"
+        "round 3 is running with 3 members (2 to 4 allowed)\n"
+        "it began because train-1-x failed: worker 0, exit code 3"
     )
 
 
@@ -52,7 +53,7 @@ def test_who_is_apart_and_who_was_charged_is_named_as_far_as_there_is_room() -> 
         )
     )
     assert told.splitlines() == [
-        "round 3 running: 3 of 4 members",
+        "round 3 is running with 3 of 4 members",
         "waiting for a place: a, b, c and 1 more",
         "not there: train-0-x: silent for 15s",
         "restarts used: train-1-x 2; least left by role: trainer 1",

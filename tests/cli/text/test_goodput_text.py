@@ -25,12 +25,12 @@ def test_P5_a_person_reads_where_the_time_went_and_what_each_cause_cost() -> Non
     real = lived(document("pods"), script("failed-pod-reset"))
     lines = history_text.ledger(ledger_of(real, end_of(real))).splitlines()
     assert lines[0] == (
-        "pods  4m55s since 2000-01-01 00:00:00, ended 2000-01-01 00:04:55; 2 attempts of 2 pods; goodput 20.3 %"
+        "pods  4m55s since 2000-01-01 00:00:00, ended 2000-01-01 00:04:55; 2 attempts of 2 pods; goodput 20.3%"
     )
     told = [" ".join(line.split()) for line in lines]
-    for line in ("lost 1m 20.3 %", "detecting 1m 20.3 %", "App node-1 pausing 1m30s", "queued 0s 0.0 %"):
+    for line in ("lost 1m 20.3%", "detecting 1m 20.3%", "App node-1 pausing 1m30s", "queued 0s 0.0%"):
         assert line in told
-    assert told[-1].startswith("note: It declares no checkpoint")
+    assert told[-1].startswith("note: This workload declares no checkpoint")
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -63,9 +63,9 @@ async def test_workloads_together_have_the_sum_of_their_time_and_each_note_once(
     assert [sum(one.milliseconds.values()) for one in account.workloads] == [3560, 2328], "the largest first"
     left_out, note = account.notes
     assert left_out == "one is left out"
-    assert note.startswith("default/train-llm, default/train-llm: It declares no checkpoint")
+    assert note.startswith("default/train-llm, default/train-llm: This workload declares no checkpoint")
     text = history_text.account(account)
-    assert text.splitlines()[0] == f"queue default: 2 workloads; goodput {100 * (account.goodput or 0):.1f} %"
+    assert text.splitlines()[0] == f"queue default: 2 workloads; goodput {100 * (account.goodput or 0):.1f}%"
     assert text.endswith(note)
 
 

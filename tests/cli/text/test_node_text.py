@@ -38,10 +38,10 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
         "node-3  Down, being powered off  5m   silent; no one",
         "",
         "requests pending: 1, under way: 0, ended: 1; nodes in quarantine: 1; "
-        "https://bmc is away since 01-31 02:09:50 UTC",
+        "https://bmc has not answered since 01-31 02:09:50 UTC",
         "",
         "NO  PENDING  NODE    FOR  REASON",
-        "2   wipe     node-7  5m   https://bmc is away: connection refused: asked again at 02:09:52 UTC",
+        "2   wipe     node-7  5m   https://bmc does not answer: connection refused; next try at 02:09:52 UTC",
         "",
         "QUARANTINE  FOR  REASON",
         "node-7      5m   to be wiped (request 2): released",

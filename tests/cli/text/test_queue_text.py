@@ -50,7 +50,7 @@ def test_a_queue_says_what_is_used_who_waits_why_and_who_is_admitted() -> None:
         "POSITION  WAITING    PRIORITY  AGE  REQUESTS                   REASON",
         "1         team/next  5         2h   2 pods, 16 nvidia.com/gpu  it asks for 16 gpus, and 0 are free",
         "",
-        "ADMITTED  PRIORITY  AGE  REQUESTS                   WHEN",
+        "ADMITTED  PRIORITY  AGE  REQUESTS                   STATUS",
         "team/now  5         2h   2 pods, 16 nvidia.com/gpu  admitted in cycle 6",
     ]
 

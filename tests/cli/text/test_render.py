@@ -82,7 +82,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "by         unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)"
+        "by         not verified: only workloads created with kubectl record who asked"
     )
 
 
@@ -120,6 +120,32 @@ def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() 
     assert "nothing happens by itself" not in text
 
 
+@pytest.mark.row("E7", level="pure")
+@pytest.mark.parametrize(
+    ("conditions", "why"),
+    [
+        ((("Unhealthy", True, "FoundFailedPods", "a exited 1"), ("PodsReady", False, "x", "1 do not run")), "a exited 1"),
+        ((("Unhealthy", True, "FoundFailedPods", ""),), "FoundFailedPods"),
+        ((("Unhealthy", False, "Healed", ""), ("PodsReady", False, "InsufficientPodsReady", "1 do not run")), "1 do not run"),
+    ],
+)
+def test_E7_a_stale_explanation_tells_what_is_amiss(conditions: tuple[tuple[Any, ...], ...], why: str) -> None:
+    known = [
+        {"type": kind, "status": holds, "reason": "InsufficientPodsReady" if reason == "x" else reason, "message": said}
+        for kind, holds, reason, said in conditions
+    ]
+    told = status(conditions=known, causes=(cause("attempt 1 runs", 0),))
+    assert (explanation_from(told).why, explanation_from(told).now) == (why, "3 of 4 pods running, 1 pending")
+    uncounted = told.model_copy(update={"pods": PodCounts()})
+    assert explanation_from(uncounted).now == "all expected pods run", "what is not counted is not said"
+
+
+@pytest.mark.row("E7", level="pure")
+def test_E7_a_stale_explanation_of_what_is_well_tells_the_latest_cause_and_the_message() -> None:
+    told = explanation_from(status(causes=(cause("attempt 1 runs", 0),)))
+    assert (told.why, told.now) == ("attempt 1 runs", "all expected pods run")
+
+
 @pytest.mark.row("D36", level="pure")
 def test_D36_a_stale_status_says_so_first() -> None:
     lines = render.status(StatusView(status=status(), fresh=False), NOW).splitlines()
@@ -135,16 +161,17 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
     silence = Silence(
         why="no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
         since=NOW - timedelta(minutes=4, seconds=40),
-        remedy="start one: holdfast worker",
+        remedy="start one: `holdfast worker`",
     )
     told = explanation_from(status())
     deadline = Deadline(at=NOW + timedelta(minutes=1), what="failure grace")
     told = told.model_copy(update={"next": (deadline,)})
     text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
-    assert text.splitlines()[:2] == [
+    assert text.splitlines()[:3] == [
         "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
         "           this is what was last recorded; pods run on, and Holdfast acts on what happens to them once a "
-        "worker answers; start one: holdfast worker",
+        "worker answers",
+        "           start one: `holdfast worker`",
     ]
     assert "recorded as next: 02:15:50 UTC (in 1m) failure grace" in text, (
         "a deadline that passes while nobody decides is said so"
@@ -174,7 +201,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "by         unverified: who asked is known only for what kubectl created (docs/how-to/appwrappers.md)",
+        "by         not verified: only workloads created with kubectl record who asked",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
@@ -218,7 +245,7 @@ def life_read() -> History:
         gaps=(Gap(first=1, last=8, why="Temporal no longer keeps the run they were in"),),
         complete=False,
         exact=True,
-        notes=("Its life began earlier.",),
+        notes=("The workload began before the oldest run that Temporal keeps.",),
     )
 
 
@@ -226,8 +253,10 @@ def test_history_says_what_is_left_out() -> None:
     heads, gap, last, *_, note = history_text.history(life_read()).splitlines()
     assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
     assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
+    one = life_read().model_copy(update={"gaps": (Gap(first=8, last=8, why="lost"),)})
+    assert "1 cause is not known: lost" in history_text.history(one)
     assert last.endswith("the last")
-    assert note == "note: Its life began earlier."
+    assert note == "note: The workload began before the oldest run that Temporal keeps."
 
 
 @pytest.mark.row("E7", level="pure")

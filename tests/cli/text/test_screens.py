@@ -56,9 +56,9 @@ def test_E7_sentences_have_at_most_100_characters_and_times_a_zone(name: str) ->
 
 @pytest.mark.row("E7", level="pure")
 def test_E7_a_cause_is_said_once() -> None:
-    for name in ("explain-unhealthy", "status-unhealthy", "status-refused", "explain-refused"):
+    for name in ("explain-unhealthy", "explain-stale", "status-unhealthy", "status-refused", "explain-refused"):
         text = SCREENS[name]()
-        cause = "train-0 exited 1" if "unhealthy" in name else "is not enabled"
+        cause = "is not enabled" if "refused" in name else "train-0 exited 1"
         assert text.count(cause) == 1, name
 
 
@@ -70,10 +70,29 @@ def test_E7_conditions_are_shown_where_they_are_abnormal_and_all_where_that_is_a
 
 
 @pytest.mark.row("E7", level="pure")
+@pytest.mark.parametrize("name", ["explain-stale", "status-unhealthy", "status-unhealthy-wide"])
+def test_E7_nothing_says_that_all_pods_run_where_one_has_failed(name: str) -> None:
+    text = SCREENS[name]()
+    assert "1 of 2 pods running, 1 failed" in text
+    assert "all expected pods run" not in text
+
+
+@pytest.mark.row("E7", level="pure")
 def test_E7_a_deadline_repeats_no_cause() -> None:
     coming = (Deadline(at=NOW + timedelta(seconds=5), what="failure grace: a exited 1"),)
     assert render.deadlines(coming, NOW, "a exited 1 on node-7") == "02:14:55 UTC (in 5s) failure grace"
     assert render.deadlines(coming, NOW, "b is lost") == "02:14:55 UTC (in 5s) failure grace: a exited 1"
+
+
+@pytest.mark.row("E8", level="pure")
+@pytest.mark.parametrize("width", [40, 60])
+def test_E8_a_command_is_broken_only_where_it_is_longer_than_a_line(width: int) -> None:
+    line = "unblock    once there is room on nodes, `holdfast retry research/train-llm --reason x`, or `x y`"
+    with screen.wide(width):
+        lines = screen.folded(line).splitlines()
+    assert max(map(len, lines)) <= width
+    assert " ".join(" ".join(lines).split()) == " ".join(line.split()), "nothing is lost or added"
+    assert any("`holdfast retry research/train-llm --reason x`" in each for each in lines) is (width == 60)
 
 
 @pytest.mark.row("E8", level="pure")
@@ -84,18 +103,24 @@ def test_E8_in_a_pipe_no_table_folds() -> None:
 
 
 @pytest.mark.row("E8", level="pure")
-def test_E8_a_cell_folds_and_a_row_becomes_lines_where_columns_would_be_too_narrow() -> None:
+def test_E8_a_cell_folds_between_words() -> None:
+    rows = (("train-llm-with-a-long-name", "it asks for 16 nvidia.com/gpu, and 0 of 16 are free"),)
     with screen.wide(60):
-        assert screen.table(NAMES, ROWS).splitlines()[:3] == [
-            "NAMESPACE  NAME               PHASE      REASON",
-            "research   train-llm-with-a-  Resetting  InsufficientPodsRea",
-            "           long-name                     dy",
+        assert screen.table(("NAME", "REASON"), rows).splitlines() == [
+            "NAME                        REASON",
+            "train-llm-with-a-long-name  it asks for 16 nvidia.com/gpu,",
+            "                            and 0 of 16 are free",
         ]
-    with screen.wide(40):
-        assert screen.table(NAMES, ROWS).splitlines()[:3] == [
+
+
+@pytest.mark.row("E8", level="pure")
+@pytest.mark.parametrize("width", [40, 60])
+def test_E8_a_row_becomes_lines_where_a_name_would_be_cut(width: int) -> None:
+    with screen.wide(width):
+        assert screen.table(NAMES, ROWS[:1]).splitlines() == [
             "research  train-llm-with-a-long-name",
-            "  PHASE Resetting",
-            "  REASON InsufficientPodsReady",
+            *(["  PHASE Resetting  REASON InsufficientPodsReady"] if width == 60 else []),
+            *(["  PHASE Resetting", "  REASON InsufficientPodsReady"] if width == 40 else []),
         ]
 
 

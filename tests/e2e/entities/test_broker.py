@@ -116,7 +116,7 @@ async def test_L11_all_that_run_are_asked_in_turn_as_many_as_storage_bears(alone
         status = await saved(alone, handles[name])
         assert (status.phase, status.attempt) in {("Running", 1), ("Checkpointing", 1)}
         left.remove(name)
-    assert "pods are unsaved" in await command(alone.site, "broker", "show")
+    assert "not saved for" in await command(alone.site, "broker", "show")
     await command(alone.site, "broker", "stop")
 
 

@@ -186,7 +186,7 @@ async def test_L9_a_queue_whose_worker_was_killed_pauses_alone_and_catches_up(ba
     explained = " ".join((await command(site, "explain", f"{space.namespace}/a2")).split())
     assert "queue/" in explained
     assert "no worker answer" in explained
-    assert "start one: holdfast worker --roles admission" in explained
+    assert "start one: `holdfast worker --roles admission`" in explained
 
     await serve(site, "alpha")
     await space.reach(a2, "Running", 1)

@@ -94,7 +94,7 @@ async def test_D36_D33_a_worker_that_was_killed_is_missed_by_each_command_and_th
         check = checks[f"worker: {role}"]
         assert not check["good"], check
         assert "last poll of the task queue" in check["found"], check
-        assert "start one: holdfast worker --roles " in check["remedy"]
+        assert "start one: `holdfast worker --roles " in check["remedy"]
     assert "no failure is acted on" in checks["worker: workflows"]["found"]
     first = (await typed(site, "status", name))[1].splitlines()[0]
     assert "no worker answers: last poll of the task queue" in first

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.model import CheckpointState, Phase, PodCounts, Reason, Status
-from holdfast.model.entities.broker import REFUSED_MAXIMUM, Asked, Broker, Candidate
+from holdfast.model.entities.broker import REFUSED_MAXIMUM, Asked, Broker, Candidate, Weighed
 from holdfast.model.spec.checkpoint import CheckpointRequest
 from holdfast.model.words import escaped
 from holdfast.policy.entities import broker as policy
@@ -81,8 +81,8 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     assert names_of(asked) == ["larger", "late"]
     told = policy.status(state)
     assert (told.running, told.due, told.asked_total, told.cycle) == (5, 3, 2, 1)
-    assert told.message == "5 can save their state: 0 saving, 3 due, 1 of these waiting"
-    assert "1d of 4 pods are unsaved; one that lasts 1m is worth its cost every" in told.asked[0].why
+    assert told.message == "5 workloads can save their state: 0 are saving; 3 are due, and 1 of those waits for a turn"
+    assert "4 pods have not saved for 1d; a checkpoint that lasts 1m is worth its cost every" in told.asked[0].why
 
 
 @ROW("L11", level="pure")
@@ -128,7 +128,7 @@ def test_those_that_did_not_answer_are_counted_and_told() -> None:
 def test_whoever_is_asked_hears_how_long_its_last_one_took(cost: float | None, said: str) -> None:
     seen = policy.weighed(BROKER, [one("a", 24, cost=cost)], saving=0, unheard=0, now=NOW)
     _, (asked,) = policy.looked(policy.begun(BROKER), seen, NOW)
-    assert asked.why.startswith(f"1d of 1 pods are unsaved; one that {said} is worth its cost every ")
+    assert asked.why.startswith(f"1 pod has not saved for 1d; a checkpoint that {said} is worth its cost every ")
 
 
 def test_one_that_takes_no_request_leaves_its_place_to_others() -> None:
@@ -178,10 +178,27 @@ def test_what_does_not_run_or_is_saving_is_not_weighed() -> None:
     assert policy.candidate("w", status(phase=Phase.SUSPENDED)) is None
 
 
+@pytest.mark.parametrize(
+    ("running", "saving", "due", "said"),
+    [
+        (0, 0, 0, "0 workloads can save their state: 0 are saving; 0 are due"),
+        (1, 1, 0, "1 workload can save its state: 1 is saving; 0 are due"),
+        (9, 1, 1, "9 workloads can save their state: 1 is saving; 1 is due"),
+        (9, 2, 1, "9 workloads can save their state: 2 are saving; 1 is due, and waits for a turn"),
+        (9, 1, 3, "9 workloads can save their state: 1 is saving; 3 are due, and 2 of those wait for a turn"),
+        (9, 0, 3, "9 workloads can save their state: 0 are saving; 3 are due, and 1 of those waits for a turn"),
+    ],
+)
+def test_the_message_counts_in_the_right_number(running: int, saving: int, due: int, said: str) -> None:
+    seen = Weighed(running=running, saving=saving, due=due, candidates=(), unheard=0)
+    state, _ = policy.looked(policy.begun(Broker(cluster="dev", at_once=2)), seen, NOW)
+    assert policy.status(state).message == said
+
+
 def test_the_page_in_the_ui_says_whom_it_asked_and_why() -> None:
     assert "it has not looked yet" in policy.details(policy.begun(BROKER))
     state, _ = policy.looked(policy.begun(BROKER), policy.weighed(BROKER, [one("a", 24)], 0, 0, NOW), NOW)
-    assert "- team/a: 1d of 1 pods are unsaved" in policy.details(state)
+    assert "- team/a: 1 pod has not saved for 1d" in policy.details(state)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +225,8 @@ def test_L14_nobody_is_asked_to_save_to_a_store_that_is_away() -> None:
     assert asked == ()
     told = policy.status(state)
     assert told.message == (
-        "2 can save their state: 0 saving, 2 due, 2 of these waiting; nobody is asked while the store is away: "
+        "2 workloads can save their state: 0 are saving; 2 are due, and 2 of those wait for a turn; "
+        "nobody is asked while the store is away: "
         "http://store:7070 does not answer: Connection refused"
     )
     assert escaped(told.message) in policy.details(state)

@@ -134,8 +134,8 @@ def test_L15_while_the_service_is_away_nothing_is_lost_and_the_first_alone_asks_
     waits = [after - before for before, after in zip([0.0, *tried], tried, strict=False)]
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]
     shown = status(play.state, play.busy, at(play.now))
-    assert "is away since" in shown.message
-    assert all(f"{HERE} is away: connection refused: asked again at" in why for why in shown.waits.values())
+    assert "has not answered since" in shown.message
+    assert all(f"{HERE} does not answer: connection refused; next try at" in why for why in shown.waits.values())
     play.now += 300
     assert play.begin() == numbers[:1]
     play.ends(numbers[0])
@@ -340,7 +340,7 @@ def test_what_cannot_be_enlisted_is_tried_again_and_what_is_refused_there_ends()
     play.state = policy.not_enlisted(play.state, one.number, "no worker", at(0))
     assert play.plan().enlist == ()
     assert play.plan().until == at(2)
-    assert status(play.state, play.busy, at(0)).waits[one.number] == "no worker: tried again at 00:00:02 UTC"
+    assert status(play.state, play.busy, at(0)).waits[one.number] == "no worker; next try at 00:00:02 UTC"
     play.now = 2
     assert [each.number for each in play.plan().enlist] == [one.number]
     play.state = policy.enlisted(play.state, one.number, "", "", "there is no node a", at(2))
@@ -399,11 +399,11 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     play.ends(2, Result.AWAY, "timed out")
     assert details(play.state, play.busy, at(1)).splitlines() == [
         "**requests pending: 2, under way: 1, fences: 1, ended: 0; nodes in quarantine: 1; "
-        f"{escaped(HERE)} is away since 01-01 00:00:00 UTC**",
+        f"{escaped(HERE)} has not answered since 01-01 00:00:00 UTC**",
         "",
         f"- `{HERE}` **does not answer**: timed out; tries: 1, next at 00:00:02 UTC",
-        f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} is away: timed out: "
-        "asked again at 00:00:02 UTC",
+        f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} does not answer: timed out; "
+        "next try at 00:00:02 UTC",
         "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody (unverified): is under way",
         "- quarantine: `a` since 01-01 00:00:00 UTC: to be wiped (request 1)",
     ]

@@ -142,7 +142,7 @@ async def test_L15_requests_wait_durably_while_the_service_is_away_and_drain_in_
     assert set(machines.tried) == {("a", NodeAction.WIPE)}, "the first alone asks again"
     assert 70 < len(machines.tried) < 90, "every five minutes in the end"
     assert set(told.quarantined) == {"a"}
-    assert f"{BMC} is away: connection refused: asked again at" in told.waits[numbers[2]]
+    assert f"{BMC} does not answer: connection refused; next try at" in told.waits[numbers[2]]
     machines.away = False
     await env.sleep(timedelta(minutes=6))
     told = await stands(run, "all is done", lambda told: not told.pending)
