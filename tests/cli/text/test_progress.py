@@ -65,7 +65,7 @@ def test_E5_of_several_it_is_said_how_many_are_done() -> None:
     line = text("team/c", "cancel", "Terminating", timedelta(minutes=3, seconds=12), 2, 5)
     assert line == "2 of 5 done, 3m12s: waiting until team/c is gone: Terminating"
     assert text("team/c", "cancel", "", timedelta(0), 0, 1) == "0s: waiting until team/c is gone"
-    assert set(GOALS) == {"suspend", "resume", "preempt", "checkpoint", "cancel", "retry"}
+    assert set(GOALS) == {"suspend", "resume", "preempt", "checkpoint", "cancel", "retry", "graph"}
 
 
 class Terminal(io.StringIO):
