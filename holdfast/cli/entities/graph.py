@@ -91,7 +91,8 @@ async def _result(run: GraphRun, named: Chosen) -> GraphStatus:
 async def _late(run: GraphRun, named: Chosen, limit: str) -> NotInTime:
     where, seen = f"{named.namespace}/{named.name}", await _seen(run)
     return NotInTime(
-        f"{where}: not ended after {limit}{f': {seen}' if seen else ''}: `holdfast graph {where}` says what it waits for"
+        f"{where}: not ended after {limit}{f': {seen}' if seen else ''}: "
+        f"`holdfast graph {where}` says what it waits for"
     )
 
 

@@ -123,9 +123,7 @@ def _points(story: Story) -> Iterator[_Point]:
 
 
 def _point(status: Status, at: datetime) -> _Point:
-    return _Point(
-        at, status.attempt, status.phase, phase_word(status), status.message or status.reason.value, status.next
-    )
+    return _Point(at, status.attempt, status.phase, phase_word(status), status.message or status.reason.value, status.next)
 
 
 def _spans(points: Sequence[_Point], begin: datetime, end: datetime) -> Iterator[Span]:

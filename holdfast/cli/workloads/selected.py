@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli.common import complete, kubectl
 from holdfast.cli.common.ask import Yes, confirmed, interactive
-from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, session
+from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, seconds, session
 from holdfast.cli.common.output import say
 from holdfast.cli.common.several import emit_all, named_by
 from holdfast.cli.workloads.listing import Listing, Selection, Sort, select

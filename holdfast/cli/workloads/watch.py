@@ -58,13 +58,13 @@ def add_to(app: typer.Typer, panel: str) -> None:
     app.command(rich_help_panel=panel)(grouped(watch))
 
 
-async def follow_all(runs: Sequence[Run], output: Output, timeout: str | None) -> bool:
+async def follow_all(runs: Sequence[Run], output: Output, limit: str | None) -> bool:
     """Follow workloads until each has its outcome, and return whether none failed.
 
     Args:
         runs: The workloads.
         output: As for `follow`.
-        timeout: The duration to give up after; None: never.
+        limit: The duration to give up after; None: never.
 
     Raises:
         NotInTime: if time is up; it says how far each of those without an outcome has come.
@@ -77,10 +77,10 @@ async def follow_all(runs: Sequence[Run], output: Output, timeout: str | None) -
         return well
 
     try:
-        async with asyncio.timeout(seconds(timeout, "--timeout")):
+        async with asyncio.timeout(seconds(limit, "--timeout")):
             return all(await asyncio.gather(*map(one, runs)))
     except TimeoutError:
-        raise NotInTime("\n".join(await asyncio.gather(*(_late(run, str(timeout)) for run in left)))) from None
+        raise NotInTime("\n".join(await asyncio.gather(*(_late(run, str(limit)) for run in left)))) from None
 
 
 async def _late(run: Run, limit: str) -> str:

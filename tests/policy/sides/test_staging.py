@@ -94,10 +94,7 @@ def test_L14_it_says_what_is_away_since_when_and_when_it_is_tried_again() -> Non
         (timedelta(seconds=5), f"staging pause: {told.why}, and is tried again"),
         (timedelta(seconds=5), "once all lies ready: attempt 1"),
     ]
-    assert (
-        told.unblock
-        == "the store: holdfast doctor says what is wrong with it; `holdfast retry default/train-llm` skips the pause"
-    )
+    assert told.unblock == "the store: holdfast doctor says what is wrong with it; `holdfast retry default/train-llm` skips the pause"
 
 
 @ROW("L14", level="pure")
