@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from holdfast.cli.cluster.sweep_text import Scene, document, line, question, table
+from holdfast.cli.cluster.sweep_text import Scene, document, going, line, question, table
 from holdfast.worker.cleanup.sweep import AttemptLeft, Found, Judgement, Left, Life, RunFact, Verdict, judge
 from holdfast.worker.cleanup.sweep_delete import Outcome, Result
 from holdfast.worker.cleanup.sweep_lookup import Item, Survey
@@ -85,6 +86,14 @@ def test_each_outcome_is_a_line() -> None:
     assert line(Outcome(DEAD, Result.LEFT, why="the cluster refuses: no")) == (
         "research/dead: NOT removed: the cluster refuses: no"
     )
+
+
+def test_how_far_it_has_come_is_counted_while_something_is_left() -> None:
+    waited = timedelta(seconds=41)
+    assert going((DEAD, PAST), [Outcome(DEAD, Result.REMOVED)], waited) == (
+        "1 of 2 done, 41s: waiting until research/past is gone"
+    )
+    assert going((DEAD,), [Outcome(DEAD, Result.LEFT)], waited) == ""
 
 
 def test_the_document_says_what_became_of_each() -> None:

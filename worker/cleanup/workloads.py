@@ -101,9 +101,17 @@ async def open_workflows(client: Client, cluster: str, namespace: str | None = N
 
 
 async def remove_workloads(
-    ground: Ground, namespace: str | None = None, *, because: str, limit: timedelta, say: Say
+    ground: Ground, namespace: str | None = None, *, because: str, limit: timedelta, say: Say, show: Say
 ) -> None:
     """Make each workload's own workflow remove it, and wait until all, or those of a namespace, are proven gone.
+
+    Args:
+        ground: the cluster and the Temporal namespace.
+        namespace: the namespace; None for all.
+        because: the reason, for the histories.
+        limit: how long it may last.
+        say: receives a line about each change.
+        show: receives, once a second, how much is left and what that is.
 
     Raises:
         HoldfastError: if something still exists at the end of `limit`.
@@ -132,6 +140,7 @@ async def remove_workloads(
         if left != said:
             say(f"being removed: {len(workflows)} workflows, {len(things)} objects")
             said = left
+        show(f"{len(workflows)} workflows and {len(things)} objects are left, {still_there(things, workflows)}")
         if time.monotonic() > deadline:
             raise HoldfastError(
                 f"{still_there(things, workflows)}. Nothing new begins; no right was taken away. Is a worker running? "

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast import names
-from holdfast.cli.cluster.uninstall import Workloads
+from holdfast.cli.cluster.uninstall import Workloads, remove
 from holdfast.cli.common.options import HERE, Context, Installation, Kubeconfig, Output, Place, grouped
 from holdfast.cli.common.output import dumped
 from holdfast.errors import HoldfastError, NotReachable
@@ -121,7 +121,7 @@ def disable(
     async def go() -> None:
         from holdfast.activities.site.permission_cache import FRESH
         from holdfast.worker.cleanup.disable import close, revoke
-        from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
+        from holdfast.worker.cleanup.workloads import open_workflows, standing
 
         async with grounded(place, installation, kubeconfig, context) as ground:
             kube, cluster = ground.site.kube, ground.site.cluster
@@ -134,8 +134,7 @@ def disable(
             typer.echo(f"nothing more is permitted; what was permitted in the last {FRESH:.0f} s may still begin")
             await asyncio.sleep(FRESH)
             if workloads is Workloads.REMOVE:
-                because = f"namespace {name} is disabled"
-                await remove_workloads(ground, name, because=because, limit=limit, say=typer.echo)
+                await remove(ground, name, because=f"namespace {name} is disabled", limit=limit)
             await revoke(kube, name, accounts=workloads is not Workloads.LEAVE, say=typer.echo)
             typer.echo(f"namespace {name} is disabled: nothing begins there")
 

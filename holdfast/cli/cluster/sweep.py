@@ -7,11 +7,13 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.common import kubectl
+from holdfast.cli.common import kubectl, progress
+from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import (
     EXIT_FAILED,
     EXIT_REFUSED,
@@ -28,8 +30,6 @@ from holdfast.cli.common.output import emit, say
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from holdfast.cli.cluster.sweep_text import Scene
     from holdfast.worker.cleanup.sweep_delete import Outcome
     from holdfast.worker.cleanup.sweep_lookup import Ground, Item, Survey
@@ -58,7 +58,7 @@ def sweep(
     told: list[Told] = []
 
     async def go() -> None:
-        from holdfast.cli.cluster.sweep_text import line, table
+        from holdfast.cli.cluster.sweep_text import going, line, table
         from holdfast.worker.cleanup.sweep_delete import sweep as carry_out
         from holdfast.worker.cleanup.sweep_delete import to_remove
         from holdfast.worker.cleanup.sweep_lookup import survey
@@ -73,12 +73,23 @@ def sweep(
             _ask(ground, seen, unknown=unknown, yes=yes)
             seen.chosen = to_remove(seen.survey.items, unknown=unknown)
 
+            live = LiveLine(sys.stderr)
+
+            async def read(waited: timedelta) -> str:
+                return going(seen.chosen, seen.outcomes, waited)
+
+            def tell(text: str) -> None:
+                live.erase()
+                _say(text)
+
             def done(outcome: Outcome) -> None:
                 seen.outcomes.append(outcome)
+                live.erase()
                 if output is Output.TABLE:
                     say(line(outcome))
 
-            await carry_out(ground, seen.chosen, done=done, say=_say, limit=limit)
+            async with progress.kept(live, read):
+                await carry_out(ground, seen.chosen, done=done, say=tell, limit=limit)
 
     try:
         asyncio.run(go())

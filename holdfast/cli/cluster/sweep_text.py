@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from holdfast.cli.common import screen
+from holdfast.cli.common.progress import text
 from holdfast.worker.cleanup.sweep import Left, Verdict
 from holdfast.worker.cleanup.sweep_delete import Outcome, Result
 from holdfast.worker.cleanup.sweep_lookup import Item, Survey
@@ -82,6 +84,13 @@ def line(outcome: Outcome) -> str:
             more = outcome.left_total - len(outcome.left)
             rest = f"; and {more} more" if more > 0 else ""
             return f"{name(left)}: NOT removed, still there when time was up: {'; '.join(outcome.left)}{rest}"
+
+
+def going(chosen: Sequence[Item], outcomes: Sequence[Outcome], waited: timedelta) -> str:
+    """Return how far the sweep has come: `2 of 5 done, 41s: waiting until research/train is gone`; empty at its end."""
+    finished = {one.item for one in outcomes}
+    left = next((one for one in chosen if one not in finished), None)
+    return text(name(left.left), "cancel", "", waited, len(finished), len(chosen)) if left is not None else ""
 
 
 def document(

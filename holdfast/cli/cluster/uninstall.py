@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Context, Installation, Kubeconfig, Place, grouped
 from holdfast.errors import HoldfastError
 
@@ -59,7 +61,7 @@ def uninstall(
         from holdfast.deploy import FOLDER, door_files
         from holdfast.worker.cleanup import uninstall as taking
         from holdfast.worker.cleanup.disable import delete_own
-        from holdfast.worker.cleanup.workloads import open_workflows, remove_workloads, standing
+        from holdfast.worker.cleanup.workloads import open_workflows, standing
 
         async with grounded(place, installation, kubeconfig, context) as ground:
             await taking.check_ground(ground)
@@ -81,7 +83,7 @@ def uninstall(
             if workloads is Workloads.LEAVE:
                 await taking.leave_workloads(ground, say=_say)
             elif workloads is Workloads.REMOVE:
-                await remove_workloads(ground, because=taking.BECAUSE, limit=limit, say=_say)
+                await remove(ground, because=taking.BECAUSE, limit=limit)
             door = {path: None for form in formats.RESOURCES.values() for path in door_files(form.folder)}
             files = (*(FOLDER / file for file in _FILES), *door)
             manifests, accounts = list(_manifests(files)), workloads is Workloads.REMOVE
@@ -89,6 +91,30 @@ def uninstall(
             _say(f"Holdfast is off cluster {ground.site.cluster}")
 
     asyncio.run(go())
+
+
+async def remove(ground: Ground, namespace: str | None = None, *, because: str, limit: timedelta) -> None:
+    """Remove all workloads, or those of a namespace; at a terminal, a line shows what is left.
+
+    Raises:
+        HoldfastError: if something still exists at the end of `limit`.
+    """
+    from holdfast.cli.common.render import age
+    from holdfast.worker.cleanup.workloads import remove_workloads
+
+    line, begun = LiveLine(sys.stderr), datetime.now(UTC)
+
+    def say(text: str) -> None:
+        line.erase()
+        _say(text)
+
+    def show(text: str) -> None:
+        line.show(f"{age(datetime.now(UTC) - begun)}: {text}")
+
+    try:
+        await remove_workloads(ground, namespace, because=because, limit=limit, say=say, show=show)
+    finally:
+        line.erase()
 
 
 def add_to(app: typer.Typer, panel: str) -> None:

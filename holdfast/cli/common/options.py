@@ -33,6 +33,22 @@ class NotInTime(HoldfastError):
     """What a command waits for was not there within `--timeout`."""
 
 
+def seconds(timeout: str | None, option: str) -> float | None:
+    """Return a duration that an option gives, in seconds; None if it is not given.
+
+    Raises:
+        typer.BadParameter: if it is not a duration.
+    """
+    if timeout is None:
+        return None
+    from holdfast.model import parse_duration
+
+    try:
+        return parse_duration(timeout).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
 class Output(StrEnum):
     """The output format of a command."""
 
@@ -96,6 +112,10 @@ Kubeconfig = Annotated[
     str | None, typer.Option("--kubeconfig", help="Of the cluster. Default: $KUBECONFIG.", show_default=False)
 ]
 Context = Annotated[str | None, typer.Option("--context", help="Of the kubeconfig.", show_default=False)]
+Timeout = Annotated[
+    str | None,
+    typer.Option("--timeout", help="With --wait: give up after so long, for example 5m.", show_default=False),
+]
 WideFormat = Annotated[Columns, typer.Option("--output", "-o", help="How to print it; wide: all of it.")]
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
 

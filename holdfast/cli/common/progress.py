@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence, Sized
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Sized
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -22,11 +22,38 @@ GOALS: Final = {
     "retry": "is Running",
     "checkpoint": "has saved",
     "cancel": "is gone",
+    "graph": "has ended",
 }
 """What `--wait` waits for, by command."""
 _AGAIN: Final = 1.0
-_PATIENCE: Final = 5.0
+PATIENCE: Final = 5.0
 """Seconds in which a worker answers about a workload whose time is over."""
+
+
+async def keep(line: LiveLine, read: Callable[[timedelta], Awaitable[str]]) -> None:
+    """Show a text, and read it again each second, until this is cancelled.
+
+    Args:
+        line: Where to show it.
+        read: Returns the text, given how long the wait has lasted; an empty one leaves the line as it is.
+    """
+    begun = datetime.now(UTC)
+    while line.on:
+        if shown := await read(datetime.now(UTC) - begun):
+            line.show(shown)
+        await asyncio.sleep(_AGAIN)
+
+
+@asynccontextmanager
+async def kept(line: LiveLine, read: Callable[[timedelta], Awaitable[str]]) -> AsyncGenerator[None]:
+    """Keep the line up to date inside, and erase it at the end."""
+    keeping = asyncio.create_task(keep(line, read))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        line.erase()
 
 
 async def show(line: LiveLine, waiting: Mapping[Chosen, Run], done: Sized, verb: str, total: int) -> None:
@@ -39,17 +66,18 @@ async def show(line: LiveLine, waiting: Mapping[Chosen, Run], done: Sized, verb:
         verb: The command.
         total: How many workloads there are.
     """
-    begun = datetime.now(UTC)
-    while line.on:
-        if waiting:
-            named, run = next(iter(waiting.items()))
-            seen = ""
-            # The command itself reports an error; a line that shows how it goes must not end it.
-            with suppress(HoldfastError):
-                seen = await look(run)
-            waited = datetime.now(UTC) - begun
-            line.show(text(f"{named.namespace}/{named.name}", verb, seen, waited, len(done), total))
-        await asyncio.sleep(_AGAIN)
+
+    async def read(waited: timedelta) -> str:
+        if not waiting:
+            return ""
+        named, run = next(iter(waiting.items()))
+        seen = ""
+        # The command itself reports an error; a line that shows how it goes must not end it.
+        with suppress(HoldfastError):
+            seen = await look(run)
+        return text(f"{named.namespace}/{named.name}", verb, seen, waited, len(done), total)
+
+    await keep(line, read)
 
 
 def text(name: str, verb: str, seen: str, waited: timedelta, done: int, total: int) -> str:
@@ -77,7 +105,7 @@ async def last_look(run: Run) -> str:
     """
     with suppress(HoldfastError):
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 return await look(run)
         except TimeoutError:
             return doing(await run.recorded(), await run.under_way(), datetime.now(UTC))

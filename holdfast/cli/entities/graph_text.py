@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from holdfast.cli.common import screen
 from holdfast.model.entities.graph import EdgeKind, GraphNode, GraphStatus, ItemPhase
+from holdfast.policy.entities.graph import is_there
 
 _WIDTH: Final = 160
 """Columns of a drawing that goes to no terminal."""
@@ -49,6 +50,15 @@ def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
     if why:
         parts.append(f"since {_listed(why)}")
     return "  ".join(parts)
+
+
+def doing(told: GraphStatus) -> str:
+    """Return how far a graph has come: `Running, 3 of 7 workloads have ended, left: train-0 and 1 more`."""
+    parts = [told.phase.value, told.message]
+    left = [name for name, item in told.items.items() if is_there(item)]
+    if left:
+        parts.append(f"left: {left[0]}" + (f" and {len(left) - 1} more" if len(left) > 1 else ""))
+    return ", ".join(parts)
 
 
 def phases_text(told: GraphStatus, node: GraphNode) -> str:

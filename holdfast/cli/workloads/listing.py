@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.common import complete, kubectl
+from holdfast.cli.common import complete, kubectl, screen
 from holdfast.cli.common.options import HERE, AllNamespaces, Columns, Namespace, Place, WideFormat, grouped, session
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.silence import READ, warn
@@ -139,7 +139,7 @@ def list_(
                 await _warn_if_unserved(holdfast)
             _print(listing, limit, output, stream=watch)
             if watch:
-                await _follow(listing, read, output)
+                await _follow(listing, read, limit, output)
 
     asyncio.run(go())
 
@@ -184,9 +184,8 @@ def _print(listing: Listing, limit: int, output: Columns, *, stream: bool) -> No
     emit([each.model_dump(mode="json") for each in shown], output.output, lambda: table)
 
 
-async def _follow(first: Listing, read: Callable[[], Any], output: Columns) -> None:
+async def _follow(first: Listing, read: Callable[[], Any], limit: int, output: Columns) -> None:
     """Print each workload that has changed, or no longer matches, as kubectl does; as JSON, a document a line."""
-    from holdfast.cli.common import render
     from holdfast.client.patience import Patience
 
     patience, before = Patience(), first
@@ -195,11 +194,23 @@ async def _follow(first: Listing, read: Callable[[], Any], output: Columns) -> N
         after = await patience.ask(read)
         for each, gone in changes(before, after):
             if output in {Columns.TABLE, Columns.WIDE}:
-                row = render.summaries([each], datetime.now(UTC), wide=output is Columns.WIDE).splitlines()[-1]
+                with screen.wide(screen.columns()):
+                    row = row_below(first.found[:limit], each, datetime.now(UTC), wide=output is Columns.WIDE)
                 say(row + ("  (no longer matches)" if gone else ""))
             elif not gone:
                 say(_line(each))
         before = after
+
+
+def row_below(above: Sequence[Summary], each: Summary, now: datetime, *, wide: bool) -> str:
+    """Return a workload's row as it stands below a table; where the terminal folds that table, laid out by itself."""
+    from holdfast.cli.common import render
+
+    laid_out = render.summaries([*above, each], now, wide=wide).splitlines()
+    if len(laid_out) == len(above) + 2:
+        return laid_out[-1]
+    with screen.wide(None):
+        return render.summaries([each], now, wide=wide).splitlines()[-1]
 
 
 def changes(before: Listing, after: Listing) -> list[tuple[Summary, bool]]:

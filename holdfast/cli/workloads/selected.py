@@ -12,11 +12,11 @@ import typer
 
 from holdfast.cli.common import complete, kubectl
 from holdfast.cli.common.ask import Yes, confirmed, interactive
-from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, session
+from holdfast.cli.common.options import HERE, Chosen, Format, Output, Place, grouped, seconds, session
 from holdfast.cli.common.output import say
 from holdfast.cli.common.several import emit_all, named_by
 from holdfast.cli.workloads.listing import Listing, Selection, Sort, select
-from holdfast.cli.workloads.steer import Wish, seconds, steer
+from holdfast.cli.workloads.steer import Wish, steer
 from holdfast.errors import HoldfastError
 
 _SHOWN: Final = 20

@@ -23,8 +23,10 @@ from holdfast.cli.common.options import (
     NotInTime,
     Output,
     Place,
+    Timeout,
     chosen,
     grouped,
+    seconds,
     with_run,
 )
 from holdfast.cli.common.output import emit, say
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
 
 Reason = Annotated[str, typer.Option("--reason", help="Why, for its history: as if a stranger will read it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return only when it is done.")]
-Timeout = Annotated[
-    str | None,
-    typer.Option("--timeout", help="With --wait: give up after so long, for example 5m.", show_default=False),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,15 +248,3 @@ async def _ask(run: Run, verb: str, reason: str, wait: bool, within: float | Non
         "cancel": run.cancel,
     }
     return await verbs[verb](reason, wait=wait)
-
-
-def seconds(timeout: str | None, option: str) -> float | None:
-    """Return a duration that an option gives, in seconds; None if it is not given."""
-    if timeout is None:
-        return None
-    from holdfast.model import parse_duration
-
-    try:
-        return parse_duration(timeout).total_seconds()
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None

@@ -20,6 +20,7 @@ from holdfast.cli.common.options import (
     Output,
     Place,
     grouped,
+    seconds,
     session,
     with_run,
 )
@@ -52,6 +53,10 @@ class WithSettings(TyperCommand):
 def submit(
     files: Files,
     watch: Annotated[bool, typer.Option("--watch", help="Show its life until its outcome.")] = False,
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", help="With --watch: give up after so long, for example 5m.", show_default=False),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be started, and start nothing.")] = False,
     settings: Set = None,
     allow_missing_kinds: Annotated[
@@ -73,6 +78,8 @@ def submit(
 
     If a kubeconfig leads to their cluster, a namespace that does not exist or is not enabled is refused at once.
     """
+    if seconds(timeout, "--timeout") is not None and not watch:
+        raise typer.BadParameter("is for --watch", param_hint="--timeout")
     cluster = place.required()
     asked = overrides(settings) | ({"allowMissingKinds": "true"} if allow_missing_kinds else {})
     workloads, graphs = read_all(files, cluster, namespace, name, asked)
@@ -97,9 +104,9 @@ def submit(
                 await attended(runs[0], asyncio.sleep(0), BEGUN)
             if not watch:
                 return True
-            from holdfast.cli.workloads.watch import follow
+            from holdfast.cli.workloads.watch import follow_all
 
-            return all(await asyncio.gather(*(follow(run, output, named=len(runs) > 1) for run in runs)))
+            return await follow_all(runs, output, timeout)
 
     if not asyncio.run(go()):
         raise typer.Exit(1)

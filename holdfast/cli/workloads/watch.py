@@ -5,15 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from holdfast.cli.common import output as printed
+from holdfast.cli.common import progress
 from holdfast.cli.common.live import LiveLine
-from holdfast.cli.common.options import HERE, Format, Name, Namespace, Output, Place, chosen, grouped, with_run
+from holdfast.cli.common.options import (
+    HERE,
+    Format,
+    Name,
+    Namespace,
+    NotInTime,
+    Output,
+    Place,
+    chosen,
+    grouped,
+    seconds,
+    with_run,
+)
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -26,18 +39,56 @@ _SLOWEST: Final = 2.0
 def watch(
     name: Name,
     namespace: Namespace = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", help="Give up after so long, for example 5m: exit code 4.", show_default=False),
+    ] = None,
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
     """Show a workload's life as it happens, until its outcome. Exit code 1 if it fails."""
+    seconds(timeout, "--timeout")
     named = chosen(name, namespace)
-    if not with_run(named, place, lambda run: follow(run, output)):
+    if not with_run(named, place, lambda run: follow_all([run], output, timeout)):
         raise typer.Exit(1)
 
 
 def add_to(app: typer.Typer, panel: str) -> None:
     """Add this file's command."""
     app.command(rich_help_panel=panel)(grouped(watch))
+
+
+async def follow_all(runs: Sequence[Run], output: Output, limit: str | None) -> bool:
+    """Follow workloads until each has its outcome, and return whether none failed.
+
+    Args:
+        runs: The workloads.
+        output: As for `follow`.
+        limit: The duration to give up after; None: never.
+
+    Raises:
+        NotInTime: if time is up; it says how far each of those without an outcome has come.
+    """
+    left = list(runs)
+
+    async def one(run: Run) -> bool:
+        well = await follow(run, output, named=len(runs) > 1)
+        left.remove(run)
+        return well
+
+    try:
+        async with asyncio.timeout(seconds(limit, "--timeout")):
+            return all(await asyncio.gather(*map(one, runs)))
+    except TimeoutError:
+        raise NotInTime("\n".join(await asyncio.gather(*(_late(run, str(limit)) for run in left)))) from None
+
+
+async def _late(run: Run, limit: str) -> str:
+    where, seen = f"{run.namespace}/{run.name}", await progress.last_look(run)
+    return (
+        f"{where}: not ended after {limit}{f': {seen}' if seen else ''}: "
+        f"`holdfast explain {where}` says what it waits for"
+    )
 
 
 async def follow(
@@ -58,20 +109,22 @@ async def follow(
     prefix = f"{run.name}: " if named else ""
     live = LiveLine(sys.stdout, wanted=output is Output.TABLE and not named)
     last: StatusView | None = None
-    async for view in _changes(run):
-        turned = (last is not None and last.silence is not None) != (view.silence is not None)
-        for line in (*(_turned(view) if turned else ()), *seen.news(view.status)):
-            if output is Output.TABLE:
-                live.erase()
-                say(prefix + line)
-        if output is not Output.TABLE and (turned or last is None or last.status != view.status):
-            say(json.dumps(view.model_dump(mode="json"), ensure_ascii=False))
-        if live.on:
-            live.show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {view.status.pods.sentence()}")
-        last = view
-        if view.phase.ended:
-            break
-    live.erase()
+    try:
+        async for view in _changes(run):
+            turned = (last is not None and last.silence is not None) != (view.silence is not None)
+            for line in (*(_turned(view) if turned else ()), *seen.news(view.status)):
+                if output is Output.TABLE:
+                    live.erase()
+                    say(prefix + line)
+            if output is not Output.TABLE and (turned or last is None or last.status != view.status):
+                say(json.dumps(view.model_dump(mode="json"), ensure_ascii=False))
+            if live.on:
+                live.show(render.status(view, datetime.now(UTC)).splitlines()[0] + f"  {view.status.pods.sentence()}")
+            last = view
+            if view.phase.ended:
+                break
+    finally:
+        live.erase()
     return last is not None and last.phase is not Phase.FAILED
 
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.app import app
-from holdfast.cli.common import render
+from holdfast.cli.common import render, screen
 from holdfast.cli.common.several import named_by
 from holdfast.cli.workloads import selected
-from holdfast.cli.workloads.listing import Listing, Sort, changes, ordered
+from holdfast.cli.workloads.listing import Listing, Sort, changes, ordered, row_below
 from holdfast.client.summary import Summary
 from holdfast.model import Phase
 
@@ -98,6 +98,27 @@ def test_E3_watching_tells_changes_and_departures_once() -> None:
     ]
     assert changes(after, after) == []
     assert [gone for _, gone in changes(before, Listing(after.found, cut=True))] == [False, False], "it may match still"
+
+
+@pytest.mark.parametrize("columns", [None, 200])
+def test_E3_a_watched_row_lines_up_with_the_table_above_it(columns: int | None) -> None:
+    above = [one("a-long-name-of-a-workload"), one("b", reason="SufficientPodsReady")]
+    with screen.wide(columns):
+        heads = render.summaries(above, NOW).splitlines()[0]
+        row = row_below(above, one("b", phase="Failed", reason="Refused"), NOW, wide=False)
+    places = {head: heads.index(head) for head in ("NAME ", "PHASE", "REASON", "ATTEMPT")}
+    assert {row.index(cell): cell for cell in ("b ", "Failed", "Refused", "0 ")} == dict(
+        zip(places.values(), ("b ", "Failed", "Refused", "0 "), strict=True)
+    )
+
+
+def test_E3_a_watched_row_below_a_folded_table_is_whole() -> None:
+    above = [one("a-long-name-of-a-workload-that-folds", reason="SufficientPodsReady") for _ in range(2)]
+    with screen.wide(screen.NARROWEST):
+        row = row_below(above, one("b", phase="Failed", reason="Refused"), NOW, wide=False)
+    assert row.split()[:2] == ["research", "b"]
+    assert "Failed" in row
+    assert "Refused" in row
 
 
 def test_E3_a_bad_selector_is_refused_before_anybody_is_asked() -> None:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from holdfast.cli.app import app
 from holdfast.cli.common.live import LiveLine
-from holdfast.cli.common.options import EXIT_TIMEOUT, Chosen, NotInTime, exit_code_of
-from holdfast.cli.common.progress import GOALS, doing, show, text
+from holdfast.cli.common.options import EXIT_TIMEOUT, Chosen, NotInTime, Output, exit_code_of
+from holdfast.cli.common.progress import GOALS, doing, kept, show, text
+from holdfast.cli.entities.graph_text import doing as going
+from holdfast.cli.workloads.watch import follow_all
 from holdfast.client.views import ActivityView, StatusView
 from holdfast.model import Phase, PodCounts, Reason, Status
 from holdfast.model.calls.cluster import Progress
+from holdfast.model.entities.graph import Item, ItemPhase
 from holdfast.model.observation import Waiting
+from tests.cli.page.test_graph import status as graph
 
 pytestmark = pytest.mark.row("E5", level="pure")
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
@@ -65,7 +73,7 @@ def test_E5_of_several_it_is_said_how_many_are_done() -> None:
     line = text("team/c", "cancel", "Terminating", timedelta(minutes=3, seconds=12), 2, 5)
     assert line == "2 of 5 done, 3m12s: waiting until team/c is gone: Terminating"
     assert text("team/c", "cancel", "", timedelta(0), 0, 1) == "0s: waiting until team/c is gone"
-    assert set(GOALS) == {"suspend", "resume", "preempt", "checkpoint", "cancel", "retry"}
+    assert set(GOALS) == {"suspend", "resume", "preempt", "checkpoint", "cancel", "retry", "graph"}
 
 
 class Terminal(io.StringIO):
@@ -111,6 +119,77 @@ async def test_E5_what_has_not_been_asked_yet_is_not_done() -> None:
         await terminal.written.wait()
     showing.cancel()
     assert "1 of 5 done, 0s: waiting until team/b is Suspended: Suspending, asked" in terminal.getvalue()
+
+
+def test_E5_a_graph_says_how_far_it_has_come_and_what_is_left() -> None:
+    nodes = [{"name": "fetch"}, {"name": "train", "tasks": 2}, {"name": "report"}]
+    told = graph(nodes, train_0=ItemPhase.ADMITTED, train_1=ItemPhase.REFUSED, report=ItemPhase.BLOCKED)
+    told.items["fetch"] = Item(phase=ItemPhase.SUCCEEDED, released=True)
+    assert going(told) == "Running, under way, left: train-0 and 1 more"
+    line = text("research/etl", "graph", going(told), timedelta(seconds=41), 0, 1)
+    assert line == "41s: waiting until research/etl has ended: Running, under way, left: train-0 and 1 more"
+
+
+async def test_E5_a_line_that_was_kept_is_erased_at_the_end_and_a_pipe_stays_empty() -> None:
+    async def read(_: timedelta) -> str:
+        return "1 of 2 gone"
+
+    terminal, pipe = Terminal(), io.StringIO()
+    async with asyncio.timeout(10), kept(LiveLine(terminal), read):
+        await terminal.written.wait()
+    async with kept(LiveLine(pipe), read):
+        await asyncio.sleep(0)
+    assert terminal.getvalue() == "\r\x1b[2K1 of 2 gone\r\x1b[2K"
+    assert pipe.getvalue() == ""
+
+
+class Waited:
+    """A graph, or a workload, that does not end."""
+
+    namespace, name = "team", "train"
+
+    async def result(self) -> Any:
+        await asyncio.Event().wait()
+
+    async def status(self) -> Any:
+        return view(Phase.RUNNING, pods=PodCounts(expected=2, running=2))
+
+    async def under_way(self) -> tuple[ActivityView, ...]:
+        return ()
+
+
+async def test_E5_a_watched_workload_that_has_not_ended_in_time_says_how_far_it_has_come() -> None:
+    runs: Any = [Waited(), Waited()]
+    with pytest.raises(NotInTime) as late:
+        await follow_all(runs, Output.TABLE, "0.2s")
+    said = "team/train: not ended after 0.2s: Running, 2 of 2 pods running: `holdfast explain team/train` says what it"
+    assert [line.startswith(said) for line in str(late.value).splitlines()] == [True, True], "one line for each"
+
+
+def test_E5_a_graph_that_has_not_ended_in_time_has_exit_code_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph(Waited):
+        async def status(self) -> Any:
+            return graph([{"name": "fetch"}], fetch=ItemPhase.ADMITTED)
+
+    @asynccontextmanager
+    async def session(*_: Any) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(graph=lambda *_: Graph())
+
+    monkeypatch.setattr("holdfast.cli.entities.graph.session", session)
+    result = CliRunner().invoke(app, ["graph", "research/etl", "--wait", "--timeout", "0.2s"])
+    assert result.exit_code == EXIT_TIMEOUT
+    assert result.stdout == ""
+    assert result.stderr == (
+        "Error: research/etl: not ended after 0.2s: Running, under way, left: fetch: "
+        "`holdfast graph research/etl` says what it waits for\n"
+    ), "a pipe has no live line"
+
+
+@pytest.mark.parametrize(
+    "argv", [("graph", "x", "--timeout", "5m"), ("watch", "x", "--timeout", "soon"), ("submit", "x", "--timeout", "5m")]
+)
+def test_E5_a_timeout_that_cannot_be_meant_is_refused_before_anybody_is_asked(argv: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(app, list(argv)).exit_code == 2
 
 
 def test_E5_what_is_late_has_an_exit_code_of_its_own() -> None:

@@ -84,11 +84,13 @@ def test_F15_what_users_applied_is_not_holdfasts_own_and_no_copy() -> None:
 @ROW("F15", level="pure")
 async def test_F15_removed_are_all_that_users_applied(ground: _Ground) -> None:
     applied = {kind for _, kind in formats.RESOURCES}
+    shown = list[str]()
     with pytest.raises(HoldfastError, match="still there: Anchor research/train, Attempt research/train"):
         await workloads.remove_workloads(
-            cast("Ground", ground), because="x", limit=timedelta(seconds=0.2), say=lambda _: None
+            cast("Ground", ground), because="x", limit=timedelta(seconds=0.2), say=lambda _: None, show=shown.append
         )
     assert set(ground.kube.deleted) == applied, "anchors and attempts go with their workflows"
+    assert "objects are left, still there: " in shown[0], "a person who waits sees it before time is up"
 
 
 @ROW("F15", level="pure")
