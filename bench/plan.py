@@ -17,6 +17,7 @@ from bench.machine import this_machine
 from bench.measures import (
     agents,
     applied,
+    cli,
     crash,
     crowd,
     engine,
@@ -74,6 +75,7 @@ FULL = (
     Plan(profile.NAME, profile.measure),
     Plan(workers.NAME, workers.measure),
     Plan(idle.NAME, idle.measure),
+    Plan(cli.NAME, cli.measure),
     Plan(agents.NAME, agents.measure),
     Plan(rounds.NAME, rounds.measure, real_node=True),
     Plan(inplace.NAME, inplace.measure, real_node=True),
@@ -90,6 +92,7 @@ SMOKE = (
     Plan(history.NAME, lambda on: history.measure(on, (2,))),
     Plan(workers.NAME, lambda on: workers.measure(on, (2,), 2)),
     Plan(idle.NAME, lambda on: idle.measure(on, (2,), 1)),
+    Plan(cli.NAME, lambda on: cli.measure(on, 1)),
     Plan(nodes.NAME, lambda on: nodes.measure(on, 10, 4, 20, 2, SHORT_SILENCE, 8)),
     Plan(agents.NAME, lambda on: agents.measure(on, (3,), 0.5)),
     Plan(rounds.NAME, lambda on: rounds.measure(on, (2,)), real_node=True),

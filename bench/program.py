@@ -14,6 +14,7 @@ from bench.ground import Options
 from bench.measures import (
     agents,
     applied,
+    cli,
     crash,
     crowd,
     engine,
@@ -111,6 +112,12 @@ def crash_(sizes: Sizes = "") -> None:
 def idle_(sizes: Sizes = "", window: Seconds = idle.WINDOW) -> None:
     """What idle workloads cost."""
     _run(Plan(idle.NAME, lambda on: idle.measure(on, _numbers(sizes) or idle.SIZES, window)))
+
+
+@app.command("cli")
+def cli_(runs: Annotated[int, typer.Option(help="How often each command is run.")] = cli.RUNS) -> None:
+    """Wall and CPU seconds of `holdfast --help`, `list` and `status`."""
+    _run(Plan(cli.NAME, lambda on: cli.measure(on, runs)))
 
 
 @app.command("gang")

@@ -127,6 +127,20 @@ IDLE = Layout(
         Column("events_per_day", "a day, each"),
     ),
 )
+CLI = Layout(
+    "cli",
+    "What a command costs (E13)",
+    "`holdfast --help`, `holdfast list` and `holdfast status NAME` beside one running workload, each from the start of "
+    "its process to its end, in turn. CPU is the command's own.",
+    (
+        Column("help_s", "--help", "s"),
+        Column("help_cpu_s", "its CPU", "s"),
+        Column("list_s", "list", "s"),
+        Column("list_cpu_s", "its CPU", "s"),
+        Column("status_s", "status", "s"),
+        Column("status_cpu_s", "its CPU", "s"),
+    ),
+)
 GANG = Layout(
     "gang",
     "A gang restarted (h)",
@@ -275,6 +289,6 @@ PROFILE = Layout(
 )
 
 LAYOUTS = (
-    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, GANG, HISTORY, PROFILE),
+    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, CLI, GANG, HISTORY, PROFILE),
     *(CROWD, NODES, WORKERS, AGENTS, ROUNDS, INPLACE, ENGINE),
 )
