@@ -542,7 +542,7 @@ def test_D10_memory_is_bounded_in_bytes_and_what_has_no_room_says_so():
         play.state = policy.on_try_ended(play.state, one.number, Result.WAITS, "é" * 200, Progress(sent=at(0)), at(0))
     assert len(play.state.model_dump_json()) < 1024 * 1024
     assert sum(len(one.model_dump_json().encode()) for one in play.state.pending if one.fence) <= FENCES_BYTES
-    assert f"{2_000 - len(fences)} fences found no room" in status(play.state, play.busy, at(0)).message
+    assert f"asked for again: {2_000 - len(fences)}" in status(play.state, play.busy, at(0)).message
 
 
 @ROW("D10", level="pure")
