@@ -15,10 +15,11 @@ def shown(told: BrokerStatus, now: datetime) -> str:
     """Describe the status of a broker."""
     broker = told.broker
     looked = f"looked {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
+    saves = "saves" if broker.at_once == 1 else "save"
     parts = [
         f"checkpoint broker of {broker.cluster}  cycle {told.cycle}, every {format_duration(broker.every)}, {looked}",
         told.message,
-        f"at most {broker.at_once} {'saves' if broker.at_once == 1 else 'save'} at once; asked so far: {told.asked_total}",
+        f"at most {broker.at_once} {saves} at once; asked so far: {told.asked_total}",
     ]
     if told.unheard:
         parts.append(f"{told.unheard} did not answer, and are asked again in the next cycle")

@@ -21,8 +21,7 @@ def history(life: History) -> str:
         for cause in life.causes
     ]
     rows += [
-        (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}"))
-        for gap in life.gaps
+        (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}")) for gap in life.gaps
     ]
     text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
     budgets = "".join(f", {budget.sentence()}" for budget in life.budgets)

@@ -55,7 +55,12 @@ async def workload(said: Mapping[str, Any] = {}, **changes: Any) -> Elements:
 async def test_a_gang_names_the_members_that_are_not_in_its_round():
     members = gang(waiting=("a",), absent={"train-0-x": "silent for 15s"}, charged={"train-1-x": 2})
     text = (await workload({"gang": members})).text
-    for said in ("round 3 is running with 3 members (2 to 4 allowed)", "silent for 15s", "waits for a place", "in the round"):
+    for said in (
+        "round 3 is running with 3 members (2 to 4 allowed)",
+        "silent for 15s",
+        "waits for a place",
+        "in the round",
+    ):
         assert said in text
     assert "Gang" not in (await workload()).text
 

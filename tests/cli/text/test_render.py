@@ -124,9 +124,15 @@ def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() 
 @pytest.mark.parametrize(
     ("conditions", "why"),
     [
-        ((("Unhealthy", True, "FoundFailedPods", "a exited 1"), ("PodsReady", False, "x", "1 do not run")), "a exited 1"),
+        (
+            (("Unhealthy", True, "FoundFailedPods", "a exited 1"), ("PodsReady", False, "x", "1 do not run")),
+            "a exited 1",
+        ),
         ((("Unhealthy", True, "FoundFailedPods", ""),), "FoundFailedPods"),
-        ((("Unhealthy", False, "Healed", ""), ("PodsReady", False, "InsufficientPodsReady", "1 do not run")), "1 do not run"),
+        (
+            (("Unhealthy", False, "Healed", ""), ("PodsReady", False, "InsufficientPodsReady", "1 do not run")),
+            "1 do not run",
+        ),
     ],
 )
 def test_E7_a_stale_explanation_tells_what_is_amiss(conditions: tuple[tuple[Any, ...], ...], why: str) -> None:

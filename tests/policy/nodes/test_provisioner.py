@@ -402,7 +402,8 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
         f"{escaped(HERE)} has not answered since 01-01 00:00:00 UTC**",
         "",
         f"- `{HERE}` **does not answer**: timed out; tries: 1, next at 00:00:02 UTC",
-        f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} does not answer: timed out; "
+        f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} "
+        "does not answer: timed out; "
         "next try at 00:00:02 UTC",
         "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody (unverified): is under way",
         "- quarantine: `a` since 01-01 00:00:00 UTC: to be wiped (request 1)",
