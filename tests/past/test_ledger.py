@@ -195,7 +195,7 @@ async def test_a_life_whose_beginning_is_no_longer_kept_is_counted_from_there_on
     assert sum(rest.milliseconds.values()) == rest.age
     assert rest.until == whole.until
     assert rest.spans[-1] == whole.spans[-1]
-    assert any("no longer keeps" in note for note in rest.notes)
+    assert any("oldest run that Temporal keeps" in note for note in rest.notes)
 
 
 async def test_a_life_whose_last_runs_are_missing_has_not_ended():

@@ -58,10 +58,7 @@ def rule_on(policy: Policy, failure: Failure) -> Ruling:
         naming = [rule for rule in policy.rules if failure.cls in rule.match.classes]
         rule = first_match(naming, failure)
         if rule is None:
-            usual = Action(grace=False)
-            if not any(one.name == usual.charge for one in policy.budgets):
-                usual = Action(grace=False, charge=None)
-            return Ruling(failure, NO_PROGRESS_RULE, usual)
+            return Ruling(failure, NO_PROGRESS_RULE, _on_stall(policy))
         return Ruling(failure, rule.name, rule.action)
     rule = first_match(policy.rules, failure)
     return Ruling(failure, DEFAULT_RULE, policy.default) if rule is None else Ruling(failure, rule.name, rule.action)
@@ -74,7 +71,8 @@ def first_match(rules: Iterable[Rule], failure: Failure) -> Rule | None:
 
 def action_of(policy: Policy, rule: str) -> Action:
     """Return the action of the rule of this name; the default's if there is none."""
-    return next((one.action for one in policy.rules if one.name == rule), policy.default)
+    usual = _on_stall(policy) if rule == NO_PROGRESS_RULE else policy.default
+    return next((one.action for one in policy.rules if one.name == rule), usual)
 
 
 def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:
@@ -99,6 +97,13 @@ def in_order(policy: Policy, found: Iterable[Ruling]) -> list[Ruling]:
         # A group takes the place of its first member.
         result |= {id(each): each for each in place.get(id(one), (one,)) if id(each) not in result}
     return list(result.values())
+
+
+def _on_stall(policy: Policy) -> Action:
+    """Return what is done with a stall that no rule names."""
+    usual = Action(grace=False)
+    charged = any(one.name == usual.charge for one in policy.budgets)
+    return usual if charged else Action(grace=False, charge=None)
 
 
 def _is_verdict(ruling: Ruling) -> bool:

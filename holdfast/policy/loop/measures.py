@@ -43,16 +43,18 @@ RULES: Final = frozenset(
         "missing-job",
         "no-failure-policy",
         "no-failure-policy-rule",
+        "no-progress",
         "node-lost",
         "not-yet-created",
         "owner-deleted",
+        "pod-restarted",
         "prologue",
         "retryable-exit-codes",
         "terminal-exit-codes",
         "unknown",
     }
 )
-"""The rules of the published profiles. The engine knows no profile, so a test compares them."""
+"""The rules that profiles, settings and the engine bring. The engine knows no profile, so a test compares them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import names
-from holdfast.model import ActionKind, Match, Observation, Policy, Rule, State, Workload
+from holdfast.formats.settings import Settings
+from holdfast.model import (
+    ActionKind,
+    Match,
+    Observation,
+    OperationKind,
+    Policy,
+    Progress,
+    RestartMode,
+    Rule,
+    State,
+    Workload,
+)
+from holdfast.model.life.progress import StepRecord
 from holdfast.model.spec.policy import DEFAULT_RULE, Action
+from holdfast.policy.failures.rules import NO_PROGRESS_RULE
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.measures import OWN_RULE, RULES, Counted, Lasted, measures
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled
-from holdfast.profiles import PROFILES, jobset
-from holdfast.profiles.rules import COMMON, with_exit_codes
+from holdfast.policy.values.events import Cancelled, StepsRead
+from holdfast.policy.verdicts.progress import stall
+from holdfast.profiles import PROFILES
+from holdfast.profiles.rules import COMMON
 from tests.policy.lives import life as lives
 from tests.policy.lives.advanced import advance
 from tests.policy.lives.life import START, Life, workload
@@ -54,14 +72,34 @@ def spans(found: Found, name: str) -> list[timedelta]:
     return [one.span for one in found if isinstance(one, Lasted) and one.name == name]
 
 
-def test_the_rules_that_have_a_label_are_those_of_the_profiles():
-    assert {
-        DEFAULT_RULE,
-        *(rule.name for rule in COMMON),
-        *(rule.name for one in PROFILES.values() for rule in one.rules),
-        *(rule.name for rule in (jobset.NO_POLICY, jobset.NO_RULE)),
-        *(rule.name for rule in with_exit_codes(PROFILES["appwrapper"], (1,), (2,)).rules),
-    } == RULES
+def test_each_rule_that_a_profile_a_setting_or_the_engine_may_add_has_a_label_and_no_other():
+    trees = [ast.parse(file.read_text()) for file in Path(holdfast.__file__).parent.rglob("*.py")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    rules = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Rule"]
+    given = [word.value for rule in rules for word in rule.keywords if word.arg == "name"]
+    added = {name.value for name in given if isinstance(name, ast.Constant)}
+    assert {rule.name for one in PROFILES.values() for rule in one.rules} <= added
+    assert {*added, DEFAULT_RULE, NO_PROGRESS_RULE} == RULES
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_what_restart_in_place_adds_to_a_profile_has_a_label(profile: str):
+    added = Settings(restart_mode=RestartMode.IN_PLACE).policy(PROFILES[profile]).rules
+    assert {rule.name for rule in added} <= RULES
+
+
+@pytest.mark.row("P2", level="pure")
+def test_P2_a_stall_counts_under_its_own_rule_which_has_no_grace(found: Found):
+    life = Life(spec=workload(policy=policy(failure_grace_period="60s"), progress=Progress())).runs()
+    life.hold.add(OperationKind.OBSERVE)
+    record = StepRecord(attempt=1, at=life.now, pods="x", step=7, quiet=300.0)
+    life.tell(StepsRead(1, record, stall(1, life.now)))
+    life.hold.clear()
+    life.now += timedelta(seconds=20)  # The live look took so long.
+    life.finish()
+    life.settle()
+    assert counted(found) == [{"cluster": "dev", "class": "NoProgress", "rule": "no-progress", "decision": "restart"}]
+    assert spans(found, names.METRIC_REACTION) == [timedelta(seconds=20)]
 
 
 def test_a_failure_counts_once_under_its_class_its_rule_and_what_was_decided(found: Found):
