@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,8 @@ async def test_a_life_with_a_failure_is_followed_in_the_page_and_told_whole_in_t
 
 @CHROMIUM
 @ROW("E1", level="e2e")
-async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_path: Path):
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_path: Path, width: int):
     space, site = queueing, queueing.site
 
     def document(kind: str, name: str, spec: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -144,8 +146,18 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
     for node in nodes:
         del node["template"]["metadata"]["name"]
     await make(["submit", "-n", space.namespace], document("Graph", "etl", {"nodes": nodes}))
+
+    async def queued() -> bool:
+        listed = json.loads(await command(site, "list", "--queue", "gpus", "--sort", "name", "-o", "json"))
+        assert json.loads(await command(site, "list", "--queue", "others", "-o", "json")) == []
+        return [one["name"] for one in listed] == ["etl-extract", "first", "last", "later"]
+
+    await until(queued, 60, "the list of a queue has its workloads")
     async with chromium() as browser, served(site) as address:
-        page = await browser.new_page(viewport={"width": DESKTOP, "height": 800})
+        page = await browser.new_page(viewport={"width": width, "height": 800})
+
+        async def fits() -> bool:
+            return await page.evaluate("document.documentElement.scrollWidth") == width
 
         async def ordered() -> bool:
             await page.goto(f"{address}queues")
@@ -155,6 +167,7 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
             return places == [[place, f"{space.namespace}/{name}"] for place, name in queue]
 
         await until(ordered, 60, "the queue stands in its order")
+        assert await fits(), "the queues do not scroll sideways"
         await page.get_by_role("link", name=f"{space.namespace}/etl-extract").click()
         await page.get_by_role("heading", name="Graph etl").wait_for()
         drawn = [await page.get_by_text(name, exact=True).bounding_box() for name in ("extract", "load")]
@@ -165,8 +178,10 @@ async def test_queues_and_graphs_are_shown_in_their_order(queueing: Space, tmp_p
         tree = await page.locator("pre").inner_text()
         assert tree.index("└── extract") < tree.index("└── load")
         assert "place 3 of 3" in await text_of(page)
+        assert await fits(), "the graph does not scroll sideways"
         await page.get_by_role("link", name="Nodes", exact=True).click()
         await page.get_by_text("nodes with a lease").wait_for()
+        assert await fits(), "the nodes do not scroll sideways"
 
 
 @CHROMIUM

@@ -155,6 +155,62 @@ async def test_E3_all_of_one_team_are_stopped_and_put_back_by_one_command_each(s
 
 
 @ROW("E3", level="e2e")
+async def test_E3_failed_workloads_that_are_held_are_ended_and_running_ones_left(space: Space):
+    site, namespace = space.site, space.namespace
+    waits = {"retryLimit": "0", "failureGracePeriodDuration": "0s", "deletionOnFailureGracePeriodDuration": "1h"}
+    for name in ("lost", "well"):
+        handle = await space.submit(appwrapper(name, job(name), **waits))
+        await space.reach(handle, "Running", 1)
+    await space.fail_pod("lost")
+    these = ("--phase", "Failed", "-n", namespace)
+
+    async def visible() -> bool:
+        return await listed(site, *these, "--running") == ["lost"]
+
+    await until(visible, 90, "Temporal lists it as Failed and held")
+    assert await space.pods("lost")
+    declined = await at_terminal(site, "cancel", "--all", *these, answer="n")
+    assert declined.code == 2
+    assert f"Cancel 1 workload of namespace {namespace} on cluster {site.cluster}? [y/N]" in declined.errors
+    assert await space.pods("lost")
+
+    agreed = await at_terminal(site, "cancel", "--all", *these, answer="y")
+    assert agreed.code == 0, agreed.errors
+    assert [line.split()[0].split(":")[0] for line in agreed.out.splitlines()] == [f"{namespace}/lost"]
+
+    async def ended() -> bool:
+        return not await space.pods("lost") and await listed(site, "-n", namespace, "--running") == ["well"]
+
+    await until(ended, 90, "what was held is removed")
+    assert await phase_of(site, f"{namespace}/well") == "Running"
+
+
+@ROW("E3", level="e2e")
+async def test_E3_a_list_is_sorted_by_age_phase_and_restarts(space: Space):
+    site, namespace = space.site, space.namespace
+    waits = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "1s"}
+    for name in ("restarted", "stopped", "young"):
+        handle = await space.submit(appwrapper(name, job(name), **waits))
+        await space.reach(handle, "Running", 1)
+        if name == "restarted":
+            await space.fail_pod(name)
+            await space.reach(handle, "Running", 2)
+        if name == "stopped":
+            await handle.signal("suspend", "for now")
+            await space.reach(handle, "Suspended")
+
+    async def visible() -> bool:
+        rows = json.loads(await command(site, "list", "-n", namespace, "-o", "json"))
+        found = {row["name"]: (row["phase"], row["restarts"]) for row in rows}
+        return found == {"restarted": ("Running", 1), "stopped": ("Suspended", 0), "young": ("Running", 0)}
+
+    await until(visible, 60, "Temporal lists them")
+    assert await listed(site, "-n", namespace, "--sort", "age") == ["young", "stopped", "restarted"]
+    assert await listed(site, "-n", namespace, "--sort", "phase") == ["young", "restarted", "stopped"]
+    assert await listed(site, "-n", namespace, "--sort", "restarts") == ["restarted", "young", "stopped"]
+
+
+@ROW("E3", level="e2e")
 async def test_E3_a_watched_list_tells_each_change(space: Space):
     site, namespace = space.site, space.namespace
     handle = await space.submit(appwrapper("watched", job("watched")))
