@@ -12,7 +12,18 @@ import pytest
 import holdfast
 from holdfast import names
 from holdfast.formats.settings import Settings
-from holdfast.model import ActionKind, Match, Observation, OperationKind, Policy, Progress, RestartMode, Rule, State, Workload
+from holdfast.model import (
+    ActionKind,
+    Match,
+    Observation,
+    OperationKind,
+    Policy,
+    Progress,
+    RestartMode,
+    Rule,
+    State,
+    Workload,
+)
 from holdfast.model.life.progress import StepRecord
 from holdfast.model.spec.policy import DEFAULT_RULE, Action
 from holdfast.policy.failures.rules import NO_PROGRESS_RULE
