@@ -1,8 +1,8 @@
 """How often a stall is seen where there is none, and how soon one is seen: by shape of step times (row P2).
 
 Pure and seeded: the steps are drawn, the worker's readings of them are virtual. Each run has declared phases (a save
-every 200 steps, of 5 to 40 medians), a worker that dies (every 5,000 steps) and an API server that is away (every
-20,000 steps, for a few hundred steps).
+every 200 steps, of 5 to 40 medians). A run with outages also has a worker that dies (every 5,000 steps) and an API
+server that is away (every 20,000 steps, for a few hundred steps).
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ STEPS: Final = 400_000
 """Enough that none wrong among them is at most one in 100,000, by 95 %."""
 STALLS: Final = 200
 SEED: Final = 20_26
+FIRST: Final = 6_000
+"""The steps of a young program, while little is known of it."""
+YOUNG: Final = 50
+"""How many young programs are followed, each with a seed of its own."""
 FALSE_AT_MOST: Final = 1e-5
 """False positives by step."""
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,6 +84,7 @@ class Run:
     shape: Shape
     random: Random
     rules: Progress
+    outages: bool
     record: StepRecord | None = None
     now: float = 0.0
     """The time of the last reading, in seconds."""
@@ -97,9 +102,9 @@ class Run:
                 self.done_at += USUAL * self.random.uniform(5, 40)
                 self._read_until(self.done_at, "saving")
             end = self.done_at + self.shape.draw(self.random, self.step)
-            if self.step % 20_000 < 300 and self.step > 20_000:
+            if self.outages and self.step % 20_000 < 300 and self.step > 20_000:
                 self.now = max(self.now, end)  # The API server is away.
-            elif self.step % 5_000 == 0:
+            elif self.outages and self.step % 5_000 == 0:
                 self.now += min(end - self.now, 90.0)  # The worker died, and another one takes over.
             self._read_until(end, "")
             self.done_at = end
@@ -135,6 +140,7 @@ class Figures:
     """What one shape came to."""
 
     shape: Shape
+    outages: bool
     steps: int
     false: int
     bound: float
@@ -144,10 +150,12 @@ class Figures:
     worst: float
 
 
-def measure(shape: Shape, steps: int = STEPS, stalls: int = STALLS, seed: int = SEED) -> Figures:
+def measure(
+    shape: Shape, steps: int = STEPS, stalls: int = STALLS, seed: int = SEED, *, outages: bool = True
+) -> Figures:
     """Return the figures of a shape: false positives over all steps, and detection of so many stalls among them."""
     rules = Progress(minimum=timedelta(minutes=1))
-    run = Run(shape, Random(seed), rules)
+    run = Run(shape, Random(seed), rules, outages)
     seen: list[float] = []
     bounds: list[float] = []
     for _ in range(stalls):
@@ -156,7 +164,12 @@ def measure(shape: Shape, steps: int = STEPS, stalls: int = STALLS, seed: int = 
         usual = median(run.record.samples)
         bounds.append(bound_of(run.record, rules).span.total_seconds() / usual)
         seen.append(run.stall() / usual)
-    return Figures(shape, run.step, run.false, median(bounds), median(seen), max(seen))
+    return Figures(shape, outages, run.step, run.false, median(bounds), median(seen), max(seen))
+
+
+def young(shape: Shape, *, outages: bool) -> int:
+    """Return the false positives among the first steps of so many programs of a shape."""
+    return sum(measure(shape, FIRST, 1, seed, outages=outages).false for seed in range(YOUNG))
 
 
 def publish(steps: int = STEPS, document: Path = DOCUMENT) -> Path:
@@ -166,19 +179,25 @@ def publish(steps: int = STEPS, document: Path = DOCUMENT) -> Path:
         ValueError: if the document lacks the lines between which it stands.
     """
     before, _, after = parts(document, BEGIN, END)
-    document.write_text(f"{before}{BEGIN}\n{markdown([measure(shape, steps) for shape in SHAPES])}\n{END}{after}")
+    found = [
+        (measure(shape, steps, outages=outages), young(shape, outages=outages))
+        for shape in SHAPES
+        for outages in (False, True)
+    ]
+    document.write_text(f"{before}{BEGIN}\n{markdown(found)}\n{END}{after}")
     return document
 
 
-def markdown(found: list[Figures]) -> str:
+def markdown(found: list[tuple[Figures, int]]) -> str:
     """Return the table."""
     lines = [
-        "| step times | steps | false positives | bound | stall seen after, median | worst |",
-        "|---|---|---|---|---|---|",
+        f"| step times | outages | steps | false positives | false positives in {YOUNG} runs of {FIRST:,} steps "
+        "| bound | stall seen after, median | worst |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {one.shape.name}: {one.shape.what} | {one.steps:,} | {one.false} | {one.bound:.0f} × | "
-        f"{one.median:.0f} × | {one.worst:.0f} × |"
-        for one in found
+        f"| {one.shape.name}: {one.shape.what} | {'yes' if one.outages else 'no'} | {one.steps:,} | {one.false} | "
+        f"{first} | {one.bound:.0f} × | {one.median:.0f} × | {one.worst:.0f} × |"
+        for one, first in found
     ]
     return "\n".join(lines)
