@@ -105,6 +105,8 @@ class Making(Hands):
         owner = yield from self._owner(given)
         if owner is None or owner.deleting is not None:
             return self._lost(given)
+        # A request that came late may have made the owner, and it is the attempt's all the same.
+        owner.late = owner.late and self.cluster.hand is Hand.LATE
         if given.replaces_interrupted and owner.submitted:
             yield from self._report(given.report_done)
             return Created()
