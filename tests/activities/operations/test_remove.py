@@ -378,20 +378,16 @@ class TestAnchor:
         await let_go(bench, *key[:3])
 
     async def test_what_goes_is_not_told_that_it_is_gone(self, bench: Bench):
-        """Each request once, but for the poll of the owners: the deleted anchor itself says that nothing is left."""
+        """Nothing is written but what is needed: the deleted anchor itself says that nothing is left.
+
+        What is not gone yet is asked for again.
+        """
         await bench.launch()
         asked = asked_of(bench)
         assert (await bench.remove(release_anchor=True, delete_anchor=True)).gone
         assert asked[:3] == ["PATCH status", "GET attempts", "DELETE train-a1"]
-        polls = asked.count("GET attempts") - 1
-        assert asked[3:] == [
-            *["GET attempts"] * polls,
-            "GET train-a1",
-            "GET work",
-            "GET pods",
-            "PATCH train",
-            "DELETE train",
-        ]
+        assert asked[-5:] == ["GET train-a1", "GET work", "GET pods", "PATCH train", "DELETE train"]
+        assert set(asked[3:-5]) <= {"GET attempts", "GET train-a1", "GET work", "GET pods"}
 
     @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
     @pytest.mark.parametrize("stays", [False, True])
