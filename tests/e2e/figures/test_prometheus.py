@@ -157,11 +157,18 @@ async def test_alerts_fire_by_what_a_worker_says(stack: Stack, tmp_path: Path):
             await space.finalize("v1", "Pod", pod)
             await space.reach(stuck, "Suspended")
             await monitor.rests("HoldfastRemovalStuck")
-            (removal,) = await monitor.query("holdfast_removal_seconds_count")
-            assert removal["value"][1] == "1"
-            spent = await monitor.query("holdfast_workload_time_seconds_sum")
-            assert {one["metric"]["kind"] for one in spent} == {"batch"}
-            assert {"starting", "lost", "removing"} <= {one["metric"]["bucket"] for one in spent}
+
+            async def measured() -> bool:
+                found = await monitor.query("holdfast_removal_seconds_count")
+                spent = await monitor.query("holdfast_workload_time_seconds_sum")
+                buckets = {(one["metric"]["kind"], one["metric"]["bucket"]) for one in spent}
+                whole = {("batch", name) for name in ("starting", "lost", "removing")} <= buckets
+                return (
+                    [one["value"][1] for one in found] == ["1"] and {kind for kind, _ in buckets} == {"batch"} and whole
+                )
+
+            # Prometheus reads the worker some time after it has counted.
+            await until(measured, 60, "the removal is measured")
 
 
 async def _each_query_is_answered(monitor: Prometheus) -> None:
