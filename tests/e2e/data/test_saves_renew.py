@@ -80,14 +80,14 @@ class Training:
 
     async def steps(self, handle: Handle, attempt: int) -> Status:
         """Wait until an attempt has told a step, with its claim to have saved it."""
-        await self.space.reach(handle, "Running", attempt)
+        found = [await self.space.reach(handle, "Running", attempt)]
 
         async def told() -> bool:
-            status = await self.space.site.status(handle)
-            return status.attempt == attempt and "is saved" in status.steps
+            found[:] = [await self.space.site.status(handle)]
+            return found[0].attempt == attempt and "is saved" in found[0].steps
 
         await until(told, 60, f"attempt {attempt} tells its step")
-        return await self.space.site.status(handle)
+        return found[0]
 
     async def save(self, handle: Handle, attempt: int) -> Saved:
         """Ask an attempt to save, and return what is confirmed."""
