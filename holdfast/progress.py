@@ -334,9 +334,16 @@ def server(file: Path, port: int, host: str = "") -> ThreadingHTTPServer:
 
 
 def serve_beside() -> None:
-    """Serve the file in a thread of this process, if the environment names a file and a port."""
+    """Serve the file in a thread of this process, if the environment names a file and a port.
+
+    Raises:
+        ValueError: if the port is not one.
+        OSError: if the port cannot be listened on.
+    """
     file, port = os.environ.get(ENV_FILE), os.environ.get(ENV_PORT)
     if file and port:
+        if not port.isdecimal() or not 1 <= int(port) <= 65535:
+            raise ValueError(f"{ENV_PORT}: {port!r}: expected 1 to 65535")
         serving = server(Path(file), int(port))
         threading.Thread(target=serving.serve_forever, name="holdfast-progress", daemon=True).start()
 

@@ -1,0 +1,105 @@
+"""The step that an agent serves from a thread of its own process, as its environment says (row P1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import progress
+from holdfast.activities.progress.read import BYTES_MAXIMUM, step_of
+from holdfast.agent.machine import EXIT_REFUSED
+from holdfast.agent.process import free_port
+from holdfast.model.life.progress import Step
+from tests.agent.test_settings import COMMAND, ENVIRONMENT
+
+pytestmark = pytest.mark.row("P1", level="pure")
+SERVES = """
+import sys, threading
+from holdfast import progress
+progress.serve_beside()
+print(*sorted(one.name for one in threading.enumerate() if one.daemon), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def serving(**environment: str) -> Iterator[str]:
+    """Run a process that serves beside its own work; yield the names of its threads in the background."""
+    argv = [sys.executable, "-c", SERVES]
+    given = {**os.environ, **environment}
+    with subprocess.Popen(argv, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.communicate(timeout=30)
+    assert process.returncode == 0, "it does not wait for whoever it serves"
+
+
+def get(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/progress", timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        return answer.read()
+
+
+def test_P1_a_file_is_served_from_a_thread_of_a_process_that_does_something_else(tmp_path: Path) -> None:
+    file, port = tmp_path / "step.json", free_port()
+    with serving(**{progress.ENV_FILE: str(file), progress.ENV_PORT: str(port)}) as threads:
+        assert threads == "holdfast-progress"
+        assert step_of(get(port)) == Step(), "nothing is told yet"
+        for step in (3, 4):
+            progress.write(file, {"step": step, "loss": 0.5})
+            assert step_of(get(port)) == Step(step=step)
+
+
+def test_P1_of_a_file_at_most_4096_bytes_are_served(tmp_path: Path) -> None:
+    file, port = tmp_path / "step.json", free_port()
+    with serving(**{progress.ENV_FILE: str(file), progress.ENV_PORT: str(port)}):
+        least = len(json.dumps({"step": 3, "note": ""}))
+        fits = json.dumps({"step": 3, "note": "x" * (BYTES_MAXIMUM - least)}).encode()
+        assert len(fits) == 4096
+        file.write_bytes(fits)
+        assert get(port) == fits
+        assert step_of(fits) == Step(step=3)
+        file.write_bytes(fits + b" " * 100_000)
+        assert get(port) == fits, "and no byte more"
+        file.write_bytes(fits.replace(b"x", b"xx", 1))
+        assert step_of(get(port)) is None, "what is cut off cannot be read: nothing is told"
+
+
+@pytest.mark.parametrize("missing", [progress.ENV_FILE, progress.ENV_PORT])
+def test_P1_without_a_file_or_a_port_nothing_is_served(tmp_path: Path, missing: str) -> None:
+    given = {progress.ENV_FILE: str(tmp_path / "step.json"), progress.ENV_PORT: str(free_port())}
+    with serving(**{**given, missing: ""}) as threads:
+        assert threads == ""
+
+
+def refused(port: str, tmp_path: Path) -> str:
+    """Return what an agent says that cannot serve at a port."""
+    given = {progress.ENV_FILE: str(tmp_path / "step.json"), progress.ENV_PORT: port}
+    argv = [sys.executable, "-m", "holdfast", "agent", *COMMAND]
+    environment = {**os.environ, **ENVIRONMENT, **given}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == EXIT_REFUSED, done.stderr
+    return done.stderr.strip()
+
+
+@pytest.mark.parametrize("port", ["none", "0", "-1", "70000"])
+def test_P1_an_agent_refuses_a_port_that_is_none(tmp_path: Path, port: str) -> None:
+    assert refused(port, tmp_path) == (
+        f"Error: the workers' steps cannot be served: HOLDFAST_PROGRESS_PORT: {port!r}: expected 1 to 65535"
+    )
+
+
+def test_P1_an_agent_refuses_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as taken:
+        said = refused(str(taken.getsockname()[1]), tmp_path)
+    assert said.startswith("Error: the workers' steps cannot be served: ")
+    assert "Address already in use" in said
