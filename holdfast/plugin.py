@@ -22,6 +22,7 @@ from holdfast.codec.codec import Codec
 from holdfast.codec.failures import Failures
 from holdfast.codec.options import encrypts, from_environment, options
 from holdfast.errors import HoldfastError
+from holdfast.stale import AsksAgain
 
 Role = Literal["workflows"]
 
@@ -74,7 +75,7 @@ class HoldfastPlugin(SimplePlugin):
             data_converter=self._converter,
             workflows=_with_workflows if runs_workflows else None,
             workflow_runner=with_passthrough if runs_workflows else None,
-            interceptors=_fitting() if runs_workflows else None,
+            interceptors=[AsksAgain(), *(_fitting() if runs_workflows else ())],
         )
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from temporalio import workflow
 
+from holdfast import names
+
 
 class StaleTask(RuntimeError):
     """The workflow sees new events before the task that takes them in; it must not decide anything by them."""
@@ -48,7 +50,7 @@ class Clock:
         """
         now, length = task_time(), workflow.info().get_current_history_length()
         if now == self._at and length > self._length and not workflow.unsafe.is_replaying():
-            raise StaleTask("something has just come that no workflow task has taken in yet: ask again")
+            raise StaleTask(names.STALE)
         self._at, self._length = now, length
         return now
 

@@ -22,6 +22,7 @@ from holdfast import names, traces
 from holdfast.codec.options import from_environment
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.relay import relayed
+from holdfast.stale import AsksAgain
 from holdfast.tls import DENIED, Credentials, check_target, key_of, problem_of, tls_of
 
 CONNECT_TIMEOUT: Final = timedelta(seconds=3)
@@ -80,7 +81,7 @@ async def reached(address: str | None, namespace: str | None) -> AsyncGenerator[
     if os.environ.get(ENV_API_KEY_FILE) and credentials.api_key is not None:
         settings["api_key"] = credentials.api_key
     async with relayed(place.target) as target, _traced() as tracing:
-        interceptors = [] if tracing is None else [tracing.interceptor]
+        interceptors = [AsksAgain(), *([] if tracing is None else [tracing.interceptor])]
         settings["target_host"] = target
         settings["namespace"] = place.namespace
         try:

@@ -22,6 +22,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from holdfast import names
 from holdfast.local import Stack, worker_kubeconfig
+from holdfast.stale import AsksAgain
 from holdfast.workflows.entities.cluster_watch import (
     MEMO_CLUSTER_UID,
     MEMO_SHARD_SETS,
@@ -109,7 +110,10 @@ async def place(stack: Stack) -> dict[str, str]:
 
 async def connect(place: dict[str, str]) -> Client:
     return await Client.connect(
-        place["TEMPORAL_ADDRESS"], namespace=place["TEMPORAL_NAMESPACE"], data_converter=pydantic_data_converter
+        place["TEMPORAL_ADDRESS"],
+        namespace=place["TEMPORAL_NAMESPACE"],
+        data_converter=pydantic_data_converter,
+        interceptors=[AsksAgain()],
     )
 
 

@@ -23,6 +23,7 @@ from holdfast.model import Policy, Status, Timings, Workload
 from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.loop.change import ComponentsChange
 from holdfast.profiles.streams import POLICY
+from holdfast.stale import AsksAgain
 from holdfast.worker.roles import HEARTBEAT_THROTTLE
 from holdfast.workflows.start import memo, search_attributes
 from tests.e2e.ground.site import asked
@@ -122,6 +123,7 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
         async with await WorkflowEnvironment.start_local(
             dev_server_existing_path=str(stack.binary("temporal")),
             data_converter=pydantic_data_converter,
+            interceptors=[AsksAgain()],
             dev_server_extra_args=extra,
             identity=identity,
         ) as env:

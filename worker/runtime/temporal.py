@@ -25,6 +25,7 @@ from temporalio.service import RPCError, ServiceClient
 from holdfast.codec import options
 from holdfast.errors import HoldfastError
 from holdfast.model.words import shortened
+from holdfast.stale import AsksAgain
 from holdfast.tls import Credentials, problem_of, tls_of
 from holdfast.worker.runtime.settings import Settings, SettingsError
 
@@ -189,7 +190,7 @@ class TemporalConnector:
                 data_converter=converter,
                 header_codec_behavior=self._options["header_codec_behavior"],
                 plugins=self._plugins,
-                interceptors=self._interceptors,
+                interceptors=[AsksAgain(), *self._interceptors],
                 identity=self._settings.identity or None,
                 runtime=self._runtime,
             )

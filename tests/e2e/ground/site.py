@@ -37,6 +37,7 @@ from holdfast.local import Stack, worker_kubeconfig
 from holdfast.local.system.ports import choose
 from holdfast.model import Explanation, Status, Workload
 from holdfast.relay import relayed
+from holdfast.stale import AsksAgain
 from holdfast.worker.cleanup.namespace import enable
 from tests.e2e.ground.hatchery import Forked
 from tests.e2e.witness import goodput
@@ -474,7 +475,9 @@ async def open_site(
             directory=directory,
             kubeconfig=await asyncio.to_thread(worker_kubeconfig, stack),
             kube=kube,
-            client=await Client.connect(target, namespace=cluster, data_converter=pydantic_data_converter),
+            client=await Client.connect(
+                target, namespace=cluster, data_converter=pydantic_data_converter, interceptors=[AsksAgain()]
+            ),
             cluster=cluster,
             temporal_address=address,
             log_begun=place_in(stack.audit_log),

@@ -20,6 +20,7 @@ from holdfast.local import Stack
 from holdfast.model import NodeMarked, NodeSight, NodesSeen, NodeState, NodeTimings, NodeWord
 from holdfast.model.calls.cluster import LookedNodes, LookNodesInput, MarkedNodes, MarkNodesInput, WatchNodesInput
 from holdfast.plugin import with_passthrough
+from holdfast.stale import AsksAgain
 from holdfast.workflows.entities.node_monitor import NodeMonitor, NodeMonitorInput, NodeMonitorStatus
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
@@ -63,7 +64,9 @@ class Pretended:
 @pytest.fixture
 async def client(stack: Stack) -> AsyncIterator[Client]:
     async with await WorkflowEnvironment.start_local(
-        dev_server_existing_path=str(stack.binary("temporal")), data_converter=pydantic_data_converter
+        dev_server_existing_path=str(stack.binary("temporal")),
+        data_converter=pydantic_data_converter,
+        interceptors=[AsksAgain()],
     ) as environment:
         yield environment.client
 

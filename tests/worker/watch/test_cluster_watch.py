@@ -19,6 +19,7 @@ from holdfast import names
 from holdfast.local import Stack
 from holdfast.model.calls.cluster import WatchInput
 from holdfast.plugin import with_passthrough
+from holdfast.stale import AsksAgain
 from holdfast.workflows.entities.cluster_watch import ClusterWatch, ClusterWatchInput
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(180)]
@@ -59,7 +60,9 @@ class Pretended:
 @pytest.fixture
 async def client(stack: Stack) -> AsyncIterator[Client]:
     async with await WorkflowEnvironment.start_local(
-        dev_server_existing_path=str(stack.binary("temporal")), data_converter=pydantic_data_converter
+        dev_server_existing_path=str(stack.binary("temporal")),
+        data_converter=pydantic_data_converter,
+        interceptors=[AsksAgain()],
     ) as environment:
         yield environment.client
 
