@@ -33,7 +33,7 @@ def test_a_timeline_a_person_reads(script: Path) -> None:
         "+10m5s Resetting 1 restart 1 of 2 . until +10m10s: retry pause",
         "outcome Succeeded (Completed: all components are complete)",
         "restarts 1: 1 charged, 0 not charged",
-        "time lost 25s (Resuming 20s, Resetting 5s)",
+        "time lost 25s (Starting and Resuming 20s, Resetting 5s)",
         "retry pause 1 +10m5s +10m10s fell due",
     ):
         assert line in lines, result.stdout

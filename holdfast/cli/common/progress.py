@@ -112,13 +112,21 @@ async def last_look(run: Run) -> str:
     return ""
 
 
+def late(where: str, limit: str, seen: str, verb: str = "explain", what: str = "not ended") -> str:
+    """Return why a wait ended: `team/train: not ended after 30s: Running: `holdfast explain team/train` says …`."""
+    return (
+        f"{where}: {what} after {limit}{f': {seen}' if seen else ''}: `holdfast {verb} {where}` says what it waits for"
+    )
+
+
 def doing(view: StatusView, activities: Sequence[ActivityView], now: datetime) -> str:
     """Say it: `Suspending, 61 of 64 pods gone, left: Pod worker-3 (finalizer example.com/hold)`."""
+    from holdfast.cli.common.render import phase_word
     from holdfast.model import Phase
 
     status = view.status
     progress = next((one for each in activities for one in each.progress if one.pods is not None), None)
-    parts = [status.phase.value]
+    parts = [phase_word(status)]
     if progress is not None and progress.pods is not None:
         total = max(status.pods.expected, progress.pods)
         parts.append(f"{total - progress.pods} of {total} pods gone")

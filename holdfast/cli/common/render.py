@@ -25,7 +25,7 @@ from holdfast.model.quantity import format_bytes
 
 _LABEL: Final = 11
 _UNVERIFIED: Final = "not verified: only workloads created with kubectl record who asked"
-_NEXT_STALE: Final = "nothing is decided until a worker answers; then what has happened meanwhile is acted on"
+_NEXT_STALE: Final = "nothing is decided until a worker answers"
 
 
 def explanation(view: ExplanationView, now: datetime) -> str:

@@ -90,10 +90,7 @@ async def _result(run: GraphRun, named: Chosen) -> GraphStatus:
 
 async def _late(run: GraphRun, named: Chosen, limit: str) -> NotInTime:
     where, seen = f"{named.namespace}/{named.name}", await _seen(run)
-    return NotInTime(
-        f"{where}: not ended after {limit}{f': {seen}' if seen else ''}: "
-        f"`holdfast graph {where}` says what it waits for"
-    )
+    return NotInTime(progress.late(where, limit, seen, "graph"))
 
 
 async def _seen(run: GraphRun) -> str:

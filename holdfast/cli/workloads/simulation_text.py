@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
-from holdfast.model import format_duration
+from holdfast.model import Phase, format_duration
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
@@ -63,8 +63,9 @@ def _summary(summary: Summary) -> list[str]:
 
 
 def _lost(summary: Summary) -> str:
+    first = "Starting" if summary.attempts <= 1 else "Starting and Resuming"
     parts = [
-        f"{phase.value} {format_duration(span)}"
+        f"{first if phase is Phase.RESUMING else phase.value} {format_duration(span)}"
         for phase, span in summary.phases.items()
         if span and phase.value != "Running"
     ]

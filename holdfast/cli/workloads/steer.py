@@ -196,13 +196,15 @@ def steer(
             waiting.pop(target, None)
 
     def said(answer: Answer[StatusView]) -> None:
+        from holdfast.cli.common.render import phase_word
+
         line.erase()
         done.append(answer.named)
         if answer.value is None:
             say_error(answer)
         elif output is Output.TABLE:
             where, view = f"{answer.named.namespace}/{answer.named.name}", answer.value
-            state = f"{where} {view.phase.value}: {view.status.message}"
+            state = f"{where} {phase_word(view.status)}: {view.status.message}"
             say(state if wish.wait else f"{verb} asked of {where}")
 
     then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
@@ -221,10 +223,7 @@ async def _late(run: Run, verb: str, limit: str, *, taken: bool) -> NotInTime:
             f"`holdfast explain {where}` says what holds"
         )
     seen = await progress.last_look(run)
-    return NotInTime(
-        f"{where}: {verb} was asked for, but is not done after {limit}{f': {seen}' if seen else ''}: "
-        f"`holdfast explain {where}` says what it waits for"
-    )
+    return NotInTime(progress.late(where, limit, seen, what=f"{verb} was asked for, but is not done"))
 
 
 def _is_failed(verb: str, view: StatusView) -> bool:

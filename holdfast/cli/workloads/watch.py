@@ -85,10 +85,7 @@ async def follow_all(runs: Sequence[Run], output: Output, limit: str | None) -> 
 
 async def _late(run: Run, limit: str) -> str:
     where, seen = f"{run.namespace}/{run.name}", await progress.last_look(run)
-    return (
-        f"{where}: not ended after {limit}{f': {seen}' if seen else ''}: "
-        f"`holdfast explain {where}` says what it waits for"
-    )
+    return progress.late(where, limit, seen, "explain")
 
 
 async def follow(

@@ -28,11 +28,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_s
 ROOT = Path(__file__).parents[3]
 STORIES = ROOT / "docs" / "stories"
 BLOCK = re.compile(
-    r"^(?P<mark><!-- run(?: once (?P<name>\S+) is (?P<phase>\w+))? -->)\n```bash\n(?P<typed>.*?)^```\n"
+    r"^(?P<mark><!-- run(?: once (?P<name>\S+) is (?P<phase>\w+))?(?: exits (?P<code>\d+))? -->)\n"
+    r"```bash\n(?P<typed>.*?)^```\n"
     r"(?:```\n(?P<shown>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
-"""What a page says to type, once a workload is in a phase (whoever types it by hand is slower), and what it prints."""
+"""What a page says to type, and what it prints.
+
+It is typed once a workload is in a phase (whoever types it by hand is slower). It ends with this exit code, or 0.
+"""
 RECORD = bool(os.environ.get("HOLDFAST_RECORD"))
 NAMESPACE, CLUSTER = "research", "dev"
 """The names that the pages use for the namespace and the cluster of whoever reads them."""
@@ -92,10 +96,14 @@ class Reader:
         path = f"{programs}:{os.environ['PATH']}"
         self.environment = shell(space.site) | {"PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
 
-    async def type(self, typed: str) -> str:
-        """Run a block, and return what it printed, in the names of the page."""
+    async def type(self, typed: str, code: int = 0) -> str:
+        """Run a block up to a command that fails, and return what it printed, in the names of the page.
+
+        Raises:
+            AssertionError: if it did not end with this exit code.
+        """
         process = await asyncio.create_subprocess_exec(
-            *("bash", "-uo", "pipefail", "-c", re.sub(rf"\b{NAMESPACE}\b", self.space.namespace, typed)),
+            *("bash", "-euo", "pipefail", "-c", re.sub(rf"\b{NAMESPACE}\b", self.space.namespace, typed)),
             cwd=self.folder,
             env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
@@ -104,6 +112,7 @@ class Reader:
         )
         out, _ = await asyncio.wait_for(process.communicate(), 180)
         text, own = out.decode(), self.space.namespace
+        assert process.returncode == code, f"exit code {process.returncode}, expected {code}: {typed}{text}"
         assert "Traceback" not in text, text
         text = text.replace(f"{own}  ", f"{NAMESPACE.ljust(len(own))}  ").replace(own, NAMESPACE)
         return text.replace(self.space.site.cluster, CLUSTER)
@@ -116,7 +125,7 @@ class Reader:
         for block in BLOCK.finditer(text):
             if block["phase"]:
                 await self.until(block["name"], block["phase"])
-            printed = await self.type(block["typed"])
+            printed = await self.type(block["typed"], int(block["code"] or 0))
             if RECORD:
                 shown = f"```\n{printed.rstrip()}\n```\n" if block["shown"] is not None else ""
                 recorded += [text[end : block.start()], f"{block['mark']}\n```bash\n{block['typed']}```\n{shown}"]

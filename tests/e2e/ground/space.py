@@ -184,7 +184,7 @@ class Space:
             # From now on no controller makes anything new in it.
             found = await kube.get("v1", "Namespace", self.namespace)
             await kube.delete("v1", "Namespace", self.namespace, uid=found["metadata"]["uid"])
-        await until(self._emptied, 20, f"nothing holds namespace {self.namespace}")
+        await until(self._emptied, 60, f"nothing holds namespace {self.namespace}")
         self.site.namespaces.remove(self.namespace)
 
     async def _emptied(self) -> bool:
