@@ -60,7 +60,7 @@ def test_E5_more_pods_than_are_expected_are_not_less_than_none_gone() -> None:
 def test_E5_a_start_counts_the_pods_that_run_and_says_what_they_wait_for() -> None:
     waits = (Waiting(reason="Unschedulable", count=2, message="0/8 nodes have enough cpu"),)
     seen = doing(view(Phase.RESUMING, pods=PodCounts(expected=4, running=2, pending=2), waiting=waits), (), NOW)
-    assert seen == "Resuming, 2 of 4 pods running, 2 pending, 2 pods unschedulable: 0/8 nodes have enough cpu"
+    assert seen == "Starting, 2 of 4 pods running, 2 pending, 2 pods unschedulable: 0/8 nodes have enough cpu"
 
 
 def test_E5_anything_else_is_said_in_its_own_words() -> None:
