@@ -53,10 +53,10 @@ async def test_a_strangers_variables_for_traces_are_warned_of_once(
     with caplog.at_level(logging.WARNING, "holdfast.client"):
         for _ in range(2):
             async with reached("127.0.0.1:7233", None) as (client, _place):
-                assert [type(one) for one in client] == [AsksAgain], "none of traces"
+                assert client == [AsksAgain], "none of traces"
     (warning,) = caplog.messages
     assert warning.startswith("going on without traces: OTEL_")
 
 
 async def _connect(*, interceptors: list[object], **_: object) -> object:
-    return interceptors
+    return [type(one) for one in interceptors]
