@@ -92,6 +92,11 @@ class Ground:
         """The API server's audit log."""
         return AuditLog(self.stack.audit_log)
 
+    def database(self) -> int:
+        """Return how many bytes Temporal's SQLite has on the disk."""
+        file = self.stack.layout.data("temporal")
+        return sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))
+
     def say(self, text: str) -> None:
         """Tell how far the run is."""
         print(f"{datetime.now():%H:%M:%S} {text}", flush=True)  # noqa: DTZ005 - for whoever sits before it

@@ -25,18 +25,24 @@ async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
 
 
 async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
-    documents = [workload(f"w{index}") for index in range(size)]
+    workloads = [f"w{index}" for index in range(size)]
+    documents = [workload(name) for name in workloads]
+    database = ground.database()
     mark, events = ground.audit.mark(), await written_events(ground, system)
     async with seeing(ground.kube, "v1", "Pod", system.namespace, running=in_phase("Running")) as pods:
         async with using(ground.pids() | system.pids) as usage:
             values, series = await life(system, pods, documents)
         values["cpu_s"] = sum(usage.cpu.values())
-        await system.remove_all([f"w{index}" for index in range(size)], pods)
+        await system.remove_all(workloads, pods)
     asked = tally(ground.audit.since(mark), system.asks)
     events = await written_events(ground, system) - events
     values |= {"requests": (asked.total() + events) / size, "requests_events": events / size}
     values |= {f"requests_{sort}": count / size for sort, count in sorts(asked).items()}
     values |= {f"requests {what}": count / size for what, count in asked.items()}
+    history = await system.history_bytes(workloads)
+    if history is not None:
+        grown = ground.database() - database
+        values |= {"history_kib": history / size / 1024, "database_kib": grown / size / 1024}
     series |= _memory(usage, system)
     ground.record(system.name, values | usage.values(), size={"n": size}, repeat=repeat, series=series)
 

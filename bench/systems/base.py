@@ -68,6 +68,10 @@ class System(ABC):
             await self.remove_all(["warm"], pods)
         self.past += 1
 
+    async def history_bytes(self, workloads: list[str]) -> int | None:
+        """Return the size of the histories of workloads so far; None where there is no history."""
+        return None
+
     async def remove_all(self, workloads: list[str], pods: Seen) -> None:
         """Remove workloads, and wait until they and their pods are gone."""
         await in_flight([lambda name=name: self.remove(name) for name in workloads])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowExecutionDescription, WorkflowHandle
 
 from bench.audit import Entry, received, user
 from bench.ground import Ground
@@ -132,14 +132,22 @@ class HoldfastSystem(Controller):
 
     async def history_events(self, workloads: list[str]) -> int | None:
         """Return the lengths of the histories, summed."""
-        lengths: list[int] = []
+        return await self._sum(workloads, lambda found: found.history_length)
+
+    async def history_bytes(self, workloads: list[str]) -> int | None:
+        """Return the sizes of the histories, summed."""
+        return await self._sum(
+            workloads, lambda found: found.raw_description.workflow_execution_info.history_size_bytes
+        )
+
+    async def _sum(self, workloads: list[str], of: Callable[[WorkflowExecutionDescription], int]) -> int:
+        found: list[int] = []
 
         async def read(name: str) -> None:
-            described = await self.site.client.get_workflow_handle(self.workflow_id(name)).describe()
-            lengths.append(described.history_length)
+            found.append(of(await self.site.client.get_workflow_handle(self.workflow_id(name)).describe()))
 
         await in_flight([lambda name=name: read(name) for name in workloads])
-        return sum(lengths)
+        return sum(found)
 
     def kill(self) -> None:
         """Kill the workers as a crash would."""

@@ -38,6 +38,11 @@ def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
     return text if len(text) <= at_most else text[: at_most - 1] + "…"
 
 
+def with_note(what: str, note: str) -> str:
+    """Return what happened, with the words of whoever asked for it, if there are any."""
+    return f"{what}: {note}" if note else what
+
+
 def escaped(text: str) -> str:
     """Return a text as one line in which Markdown finds no link, no HTML, no code and no cell of a table."""
     return _MARKUP.sub(r"\\\1", plain(text))

@@ -118,7 +118,7 @@ def test_a_workload_goes_on_without_pods_whose_failure_its_rules_ignore():
     policy = spec.policy.model_copy(update={"rules": (), "default": Action(kind=ActionKind.IGNORE)})
     ledger = happened(
         spec.model_copy(update={"policy": policy}),
-        "attempt: 1, at: 1m, fail: {component: one, exitCode: 1}",
+        "attempt: 1, at: 1m, fail: {component: worker-0, exitCode: 1}",
         "attempt: 1, at: 5m, cancel: {}",
     )
     assert told(ledger) == "starting 10 productive 300 removing 5"
@@ -129,7 +129,7 @@ def test_a_component_alone_that_is_made_again_loses_nothing_and_all_together_los
     again = Replacement(failed=True, backoff=timedelta(seconds=30))
     policy = spec.policy.model_copy(update={"replacement": again})
     spec = spec.model_copy(update={"policy": policy})
-    fails = [f"attempt: 1, at: {at}, fail: {{component: one, exitCode: 1}}" for at in ("1m", "75s")]
+    fails = [f"attempt: 1, at: {at}, fail: {{component: worker-0, exitCode: 1}}" for at in ("1m", "75s")]
     alone = happened(spec, *fails, "attempt: 1, at: 5m, cancel: {}")
     waits = "productive 5 detecting 15"  # The second time it waits for the back-off, since the first one.
     assert told(alone) == f"starting 10 productive 60 starting 10 {waits} starting 10 productive 200 removing 5"

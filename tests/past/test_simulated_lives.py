@@ -136,7 +136,7 @@ def test_what_another_policy_makes_again_earlier_is_charged_once_whatever_is_mad
     waits = Replacement(failed=True, charge="launch", backoff=timedelta(minutes=5))
     budgets = (*spec.policy.budgets, Budget(name="launch", limit=4, scope=Scope.MEMBER))
     policy = spec.policy.model_copy(update={"replacement": waits, "budgets": budgets})
-    fails = [("1m", "one"), ("3m", "one"), ("200s", "two")]
+    fails = [("1m", "worker-0"), ("3m", "worker-0"), ("200s", "worker-1")]
     events = "".join(f"- {{attempt: 1, at: {at}, fail: {{component: {name}, exitCode: 1}}}}\n" for at, name in fails)
     story = lived(
         spec.model_copy(update={"policy": policy}), f"events:\n{events}- {{attempt: 1, at: 20m, succeed: {{}}}}"
@@ -144,7 +144,7 @@ def test_what_another_policy_makes_again_earlier_is_charged_once_whatever_is_mad
     soon = waits.model_copy(update={"backoff": timedelta(seconds=10)})
     result = compared(story, policy.model_copy(update={"replacement": soon}))
     made = [(one.other, one.verdict) for one in result.points if "make again" in one.other + one.real]
-    one, two = "make again 0-pod-one", "make again 1-pod-two"
+    one, two = "make again 0-pod-worker-0", "make again 1-pod-worker-1"
     assert made == [(one, "same"), (one, "earlier"), (two, "same")]
     (launch,) = (each for each in result.points[-1].other_budgets if each.name == "launch")
     assert launch.used == 2, "by the member that has used most"

@@ -88,6 +88,7 @@ def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "") -> str:
     before: datetime | None = None
     for each in coming:
         name, _, cause = each.what.removeprefix("then, ").removeprefix("then ").partition(": ")
+        name += " ends" if name.endswith(("grace", "pause")) else ""
         what = name if not cause or cause in why else f"{name}: {cause}"
         if each.at != before:
             near = f" (in {age(each.at - now)})" if each.at > now else ""
@@ -257,5 +258,9 @@ def _kind(kind: str) -> str:
 
 
 def _phase(each: Summary) -> str:
-    note = {"Terminated": " (terminated)", "TimedOut": " (timed out)", "Canceled": " (cancelled from outside)"}
+    note = {
+        "Terminated": " (workflow terminated)",
+        "TimedOut": " (workflow timed out)",
+        "Canceled": " (workflow cancelled)",
+    }
     return (phase_word(each) or "?") + note.get(each.execution, "")

@@ -79,8 +79,8 @@ def _deadlines(summary: Summary) -> str:
             str(one.attempt or "-"),
             _at(one.set_at),
             _at(one.due),
-            "fell due" if one.fell_due else "was not needed",
+            "reached" if one.fell_due else "not reached",
         )
         for one in summary.deadlines
     ]
-    return table(("WHAT", "ATTEMPT", "SET AT", "DUE AT", "AND"), rows)
+    return table(("WHAT", "ATTEMPT", "SET AT", "DUE AT", "OUTCOME"), rows)

@@ -286,7 +286,7 @@ def _judged(state: QueueState) -> Iterator[tuple[str, QueueItem, str]]:
         for key, amount in item.demand.items():
             used[key] = used.get(key, 0) + amount
         if item.cycle and item.cycle >= state.cycle:
-            yield uid, item, f"it came back in cycle {item.cycle}: there is room, and it is admitted in the next one"
+            yield uid, item, f"requeued in cycle {item.cycle}: there is room, and it is admitted in the next cycle"
         else:
             yield uid, item, ""
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, Stage, State
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
-from holdfast.model.words import shortened
+from holdfast.model.words import shortened, with_note
 from holdfast.policy.attempt.health import LIVE
 from holdfast.policy.attempt.replace import joined
 from holdfast.policy.attempt.requeue import is_queued
@@ -82,7 +82,9 @@ def fold(state: State, event: Event, now: datetime) -> State:
             return stripping(state, note, now)
         case CheckpointAsked(note):
             state = edit(state, intent=edit(state.intent, checkpoint=True, note=shortened(note)))
-            return cause(state, Reason.CHECKPOINT_REQUESTED, shortened(note) or "a checkpoint was asked for", now)
+            return cause(
+                state, Reason.CHECKPOINT_REQUESTED, with_note("a checkpoint was asked for", shortened(note)), now
+            )
         case ProbeEnded(number, failure, failing):
             return on_probe_ended(state, number, failure, failing)
         case StepsRead(number, record, failure):
@@ -116,20 +118,20 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             there = state.attempt is not None and state.attempt.stage is not Stage.GONE
             if preempted and there and state.preempted_at is None:
                 state = edit(state, preempted_at=now)
-            return cause(state, reason, note or ("preempted" if preempted else "suspend was asked for"), now)
+            return cause(state, reason, with_note("preempted" if preempted else "suspend was asked for", note), now)
         case Resumed(note):
             state = edit(state, intent=edit(intent, suspend=False, note="", within=None))
             if state.checkpoint is not None and state.checkpoint.answered:
                 # The next suspension asks for a new checkpoint.
                 state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
-            return cause(state, Reason.RESUMED, note or "resume was asked for", now)
+            return cause(state, Reason.RESUMED, with_note("resume was asked for", note), now)
         case Cancelled(note, reason, phases):
             if intent.cancel:
                 return state
             if phases and (displayed(state).phase not in phases or intent.retry):
                 return fold(state, NotUnderstood("cancel", _outdated(state, phases)), now)
             state = edit(state, intent=edit(intent, cancel=True, cancel_reason=reason, note=note))
-            return cause(state, reason, note or "its deletion was asked for", now)
+            return cause(state, reason, with_note("its deletion was asked for", note), now)
         case Retried(note):
             if counted_out(state):
                 why = "retry was asked for, but its graph counts it as ended: submit the graph again"
@@ -137,9 +139,11 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             if not _can_retry(state):
                 return cause(state, Reason.RETRY_REQUESTED, "retry was asked for, but there is nothing to retry", now)
             state = edit(state, intent=edit(intent, retry=True, note=note))
-            return cause(state, Reason.RETRY_REQUESTED, note or "retry was asked for", now)
+            return cause(state, Reason.RETRY_REQUESTED, with_note("retry was asked for", note), now)
         case PolicyChanged(policy, note):
-            return cause(edit(state, policy=policy), Reason.POLICY_CHANGED, note or "the policy was changed", now)
+            return cause(
+                edit(state, policy=policy), Reason.POLICY_CHANGED, with_note("the policy was changed", note), now
+            )
 
 
 def _outdated(state: State, phases: Sequence[Phase]) -> str:
@@ -150,7 +154,7 @@ def _outdated(state: State, phases: Sequence[Phase]) -> str:
 def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     """Record that the objects now being created have an outdated configuration (row S8)."""
     changed = ", ".join(event.components)
-    state = cause(state, Reason.CONFIGURATION_CHANGED, shortened(event.note) or f"{changed} changed", now)
+    state = cause(state, Reason.CONFIGURATION_CHANGED, with_note(f"{changed} changed", shortened(event.note)), now)
     attempt, operation = state.attempt, state.operation
     if attempt is None or attempt.stage not in LIVE:
         return state

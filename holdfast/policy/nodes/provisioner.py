@@ -198,7 +198,8 @@ def enlisted(
     request = edit(request, enlisted=True, uid=request.uid or uid, service=service, again=None, tries=0)
     state = _unless_heard(state, request, now)
     if request.action is NodeAction.WIPE:
-        since = Quarantine(since=now, why=f"to be wiped (request {number}){': ' if request.why else ''}{request.why}")
+        note = f"; its note: {request.why}" if request.why else ""
+        since = Quarantine(since=now, why=f"to be wiped (request {number}{note})")
         return edit(state, quarantined={**state.quarantined, request.node: since})
     return state
 

@@ -25,6 +25,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.life.state import STANDSTILL
+from holdfast.model.words import with_note
 from holdfast.policy.attempt.barrier import recreates
 from holdfast.policy.attempt.checkpoint import before_suspension, checkpoint_request, expired, kills, may_ask
 from holdfast.policy.attempt.ending import clearing
@@ -89,7 +90,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if state.held is not None and state.intent.retry and not state.intent.cancel:
         return Retry(state.intent.note or "a person asked to remove what is there and begin anew")
     if state.intent.cancel:
-        return Cancel(state.intent.cancel_reason, _said("its deletion was asked for", state.intent.note))
+        return Cancel(state.intent.cancel_reason, with_note("its deletion was asked for", state.intent.note))
     unsaved = expired(state)
     if unsaved is not None:
         return Fail(Reason.WALLTIME_EXCEEDED, *unsaved)
@@ -102,7 +103,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     removing = attempt is not None and attempt.stage in REMOVING
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
         preempted = state.intent.suspend_reason is Reason.PREEMPTED
-        why = _said("preempted" if preempted else "suspended", state.intent.note)
+        why = with_note("preempted" if preempted else "suspended", state.intent.note)
         # A workload that has succeeded has freed its place: there is nothing to save or suspend (row L32).
         done = _succeeded(spec, state) if spec.checkpoint is not None else ""
         if done:
@@ -134,10 +135,6 @@ def _held(spec: Workload, state: State, held: Held, now: datetime) -> Decision:
         return Hold(held.why)
     succeeded = _succeeded(spec, state)
     return Succeed(succeeded) if succeeded else over(spec, state, now) or Hold(held.why, held.rule)
-
-
-def _said(what: str, note: str) -> str:
-    return f"{what}: {note}" if note else what
 
 
 def _settled(spec: Workload, state: State, now: datetime) -> Decision:
@@ -241,7 +238,7 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     if making:
         return waiting or Ignore("some of its components are being made again")
     if waiting is None and state.intent.checkpoint and checkpoint_request(state) is None and may_ask(spec, state):
-        return Checkpoint(Reason.CHECKPOINT_REQUESTED, _said("a checkpoint was asked for", state.intent.note))
+        return Checkpoint(Reason.CHECKPOINT_REQUESTED, with_note("a checkpoint was asked for", state.intent.note))
     return waiting or Ignore("it is healthy")
 
 
@@ -310,8 +307,8 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return Fail(reason, as_recorded(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
         # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
-        why = f"it is sensitive, and restarts only when a person says `retry`: {ruling.failure.sentence()}"
-        return Hold(f"{why} (rule {ruling.rule})", ruling.rule)
+        why = f"{ruling.failure.sentence()} (rule {ruling.rule})"
+        return Hold(f"{why}; it is sensitive: only `holdfast retry` restarts it", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)
     hopeless = pointless(spec, state, as_recorded(ruling.failure))

@@ -146,11 +146,10 @@ def extension(spec: Workload, state: State, change: WalltimeExtension) -> float:
         raise ValueError("by: 0s: expected more, for example 1h")
     most = life.extendable_to
     if most is None or span + by > most:
-        bound = f"expected at most {format_duration(most)}" if most is not None else "expected none"
-        becomes = f"{format_duration(span)} would become {format_duration(span + by)}"
+        bound = f"allows {format_duration(most)}" if most is not None else "was not submitted"
         raise ValueError(
-            f"by: {format_duration(by)}: {becomes}: {bound}, as was submitted (lifecycle.extendableTo): the backstop "
-            "of its pods can only be lowered"
+            f"by: {format_duration(by)}: the walltime would be {format_duration(span + by)}, and "
+            f"lifecycle.extendableTo {bound}; a running pod's activeDeadlineSeconds can only be lowered"
         )
     return state.extended + by.total_seconds()
 

@@ -432,12 +432,12 @@ class TestAnchor:
 
     async def test_what_has_an_event_to_tell_is_told_before_it_goes(self, bench: Bench):
         await bench.launch()
-        events = (Event(reason=Reason.DELETION_COMPLETE, message="but for what may still run on node-7"),)
+        events = (Event(reason=Reason.DELETION_COMPLETE, message="processes of it may still run on node-7"),)
         asked = asked_of(bench)
         gone = bench.report(sequence=1000, reason=Reason.DELETION_COMPLETE, events=events)
         assert (await bench.remove(report_gone=gone, release_anchor=True, delete_anchor=True)).gone
         assert asked[-4:] == ["PATCH status", "POST events", "PATCH train", "DELETE train"]
-        assert [one["message"] for one in await bench.events()] == ["but for what may still run on node-7"]
+        assert [one["message"] for one in await bench.events()] == ["processes of it may still run on node-7"]
 
     async def test_a_finalizer_that_came_since_the_last_status_is_kept(self, bench: Bench):
         """The anchor is remembered as it was last written: what others have added since is not taken off."""

@@ -44,7 +44,7 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
         "2   wipe     node-7  5m   https://bmc does not answer: connection refused; next try at 02:09:52 UTC",
         "",
         "QUARANTINE  FOR  REASON",
-        "node-7      5m   to be wiped (request 2): released",
+        "node-7      5m   to be wiped (request 2; its note: released)",
         "",
         "NO  ENDED  NODE    RESULT  AGO  SAID",
         "1   boot   node-1  Done    5m   its power is On",

@@ -115,7 +115,7 @@ def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() 
     told = explanation_from(status(phase=Phase.PENDING, reason=Reason.QUEUED, message="submitted"))
     text = render.explanation(ExplanationView(explanation=told, fresh=False), NOW)
     assert text.splitlines()[0].startswith("stale      no worker answered")
-    assert "once a worker answers" in text
+    assert "until a worker answers" in text
     assert "next       nothing is decided until a worker answers" in text
     assert "nothing happens by itself" not in text
 
@@ -156,7 +156,7 @@ def test_E7_a_stale_explanation_of_what_is_well_tells_the_latest_cause_and_the_m
 def test_D36_a_stale_status_says_so_first() -> None:
     lines = render.status(StatusView(status=status(), fresh=False), NOW).splitlines()
     assert lines[0].startswith("stale      no worker answered")
-    assert "once a worker answers" in lines[0]
+    assert "until a worker answers" in lines[0]
     assert sum(line.startswith("stale") for line in lines) == 1
 
 
@@ -175,11 +175,11 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
     text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
     assert text.splitlines()[:3] == [
         "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
-        "           this is what was last recorded; pods run on, and Holdfast acts on what happens to them once a "
-        "worker answers",
+        "           this is what was last recorded; pods keep running, and nothing is healed until a worker answers: "
+        "Holdfast then acts on what it missed",
         "           start one: `holdfast worker`",
     ]
-    assert "recorded as next: 02:15:50 UTC (in 1m) failure grace" in text, (
+    assert "recorded as next: 02:15:50 UTC (in 1m) failure grace ends" in text, (
         "a deadline that passes while nobody decides is said so"
     )
 
@@ -232,7 +232,7 @@ def test_the_list_is_a_table() -> None:
     heads, row = render.summaries([one], NOW).splitlines()
     assert heads.split()[:5] == ["NAMESPACE", "NAME", "KIND", "PHASE", "REASON"]
     assert row.split()[:3] == ["research", "x", "AppWrapper"]
-    assert "Running (terminated)" in row
+    assert "Running (workflow terminated)" in row
     assert "5h2m" in row
     assert render.summaries([], NOW) == "no workloads"
 

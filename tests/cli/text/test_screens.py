@@ -80,8 +80,8 @@ def test_E7_nothing_says_that_all_pods_run_where_one_has_failed(name: str) -> No
 @pytest.mark.row("E7", level="pure")
 def test_E7_a_deadline_repeats_no_cause() -> None:
     coming = (Deadline(at=NOW + timedelta(seconds=5), what="failure grace: a exited 1"),)
-    assert render.deadlines(coming, NOW, "a exited 1 on node-7") == "02:14:55 UTC (in 5s) failure grace"
-    assert render.deadlines(coming, NOW, "b is lost") == "02:14:55 UTC (in 5s) failure grace: a exited 1"
+    assert render.deadlines(coming, NOW, "a exited 1 on node-7") == "02:14:55 UTC (in 5s) failure grace ends"
+    assert render.deadlines(coming, NOW, "b is lost") == "02:14:55 UTC (in 5s) failure grace ends: a exited 1"
 
 
 @pytest.mark.row("E8", level="pure")

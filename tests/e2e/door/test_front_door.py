@@ -40,7 +40,7 @@ from tests.e2e.ground.space import Space, open_space, pod
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 ROW = pytest.mark.row
 DEPLOY = Path(__file__).parents[3] / "deploy/appwrapper"
-SUSPENDED = "spec.suspend of its AppWrapper is true"
+SUSPENDED = "suspend was asked for: spec.suspend of its AppWrapper is true"
 
 
 @pytest_asyncio.fixture(loop_scope="session")

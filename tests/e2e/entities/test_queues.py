@@ -221,7 +221,7 @@ async def test_L26_L27_a_requeue_keeps_its_place_before_what_came_later_and_not_
 
     async def back() -> bool:
         line = await queues.line("gpus", NAME)
-        return (await space.site.status(handle)).requeues == 1 and (line.admitted or "came back in cycle" in line.why)
+        return (await space.site.status(handle)).requeues == 1 and (line.admitted or "requeued in cycle" in line.why)
 
     await until(back, 60, "it is in its queue again")
     status = await space.reach(handle, "Running", 2)

@@ -271,7 +271,8 @@ async def test_what_the_api_server_holds_immutable_is_made_again_alone(space: Sp
         status = await space.reach(run.handle, "Running")
         assert (status.attempt, status.restarts) == (1, 0)
         assert (await space.site.kube.get("v1", "Pod", "other", space.namespace))["metadata"]["uid"] == beside
-        assert "a newer image" in [message for _, message in await told(space, "ConfigurationChanged")]
+        messages = [message for _, message in await told(space, "ConfigurationChanged")]
+        assert f"{component.name} changed: a newer image" in messages
         await run.cancel(wait=True)
 
 

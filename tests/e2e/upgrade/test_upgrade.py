@@ -102,7 +102,7 @@ async def submitted(space: Space, previous: Release, directory: Path, counts: Ma
 
 async def applied(space: Space, name: str) -> Life:
     """Apply an AppWrapper as kubectl does; its labels are what the last release knows nothing of."""
-    document = front_door.appwrapper(space, front_door.job(name), name=name)
+    document = front_door.appwrapper(space, front_door.job(name), name=name, successTTLDuration="0s")
     document["metadata"]["labels"] = {"team": "research"}
     return Life("running", name, await front_door.applied(space, document))
 

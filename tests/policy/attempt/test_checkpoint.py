@@ -379,7 +379,9 @@ def test_J3_a_checkpoint_that_is_asked_for_lets_it_run_on():
 
 
 @ROW("J3", level="pure")
-@pytest.mark.parametrize(("note", "message"), [("", "a checkpoint was asked for"), ("nightly", "nightly")])
+@pytest.mark.parametrize(
+    ("note", "message"), [("", "a checkpoint was asked for"), ("nightly", "a checkpoint was asked for: nightly")]
+)
 def test_J3_who_asks_for_a_checkpoint_is_recorded_with_their_note(note: str, message: str):
     life = Life(saving()).runs()
     assert fold(life.state, CheckpointAsked(note), life.now).causes[-1].message == message

@@ -191,7 +191,7 @@ def test_L27_what_came_back_in_a_cycle_is_let_in_in_the_next_at_the_earliest() -
     one.asks("a")
     assert one.comes_back("a", START) == []
     came = one.state.cycle
-    assert one.why("a") == f"it came back in cycle {came}: there is room, and it is admitted in the next one"
+    assert one.why("a") == f"requeued in cycle {came}: there is room, and it is admitted in the next cycle"
     assert policy.wakes(one.state, one.now) == one.now + policy.CYCLE
     assert one.later() == ["a"]
     assert one.state.items["a"].cycle == came + 1 == one.state.cycle

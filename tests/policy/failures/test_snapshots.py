@@ -81,7 +81,7 @@ def test_an_anchor_deleted_in_the_cluster_is_recorded_as_what_it_is_and_once():
     assert (after.intent.cancel, after.intent.cancel_reason) == (True, Reason.ANCHOR_DELETED)
     assert (after.causes[-1].reason, after.causes[-1].message) == (
         Reason.ANCHOR_DELETED,
-        "its anchor was deleted in the cluster",
+        "its deletion was asked for: its anchor was deleted in the cluster",
     )
     assert len(fold(after, deleted, life.now).causes) == len(after.causes)
     asked = fold(life.state, Cancelled("enough"), life.now)

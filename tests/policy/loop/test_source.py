@@ -60,7 +60,7 @@ def test_F7_the_later_generation_has_the_last_word_however_they_come() -> None:
     for generation, suspend in ((3, True), (2, False), (3, True)):
         state = fold(state, SourceSeen(asked(generation, suspend=suspend)), one.now)
     assert state.intent.suspend
-    assert [cause.message for cause in state.causes][-1] == "spec.suspend of its Train is true"
+    assert [cause.message for cause in state.causes][-1] == "suspend was asked for: spec.suspend of its Train is true"
     state = fold(state, SourceSeen(asked(4, suspend=False)), one.now)
     assert not state.intent.suspend
 
@@ -146,7 +146,10 @@ def test_F13_who_created_it_and_who_changed_it_is_told_and_without_a_word_nobody
     (first,) = state.causes
     assert (first.reason, first.message) == (Reason.SUBMITTED, "its Train was created by alice")
     state = fold(state, SourceSeen(Asked(kind="Train", generation=2, suspend=True, by="carol")), one.now)
-    assert state.causes[-1].message == "spec.suspend of its Train is true; its spec was last changed by carol"
+    assert (
+        state.causes[-1].message
+        == "suspend was asked for: spec.suspend of its Train is true; its spec was last changed by carol"
+    )
 
 
 @ROW("F3", level="pure")

@@ -41,7 +41,7 @@ OTHER = Policy(timings=Timings(failure_grace_period=timedelta(seconds=1)))
 )
 def test_U12_each_wish_is_recorded_with_its_note_or_as_what_it_is(at: str, wish: Event, reason: Reason, message: str):
     life = moment(at)
-    for note, said in (("", message), ("mind the gap", "mind the gap")):
+    for note, said in (("", message), ("mind the gap", f"{message}: mind the gap")):
         last = fold(life.state, dataclasses.replace(wish, note=note), life.now).causes[-1]  # type: ignore[type-var]
         assert (last.reason, last.message, last.time) == (reason, said, life.now)
 

@@ -362,7 +362,7 @@ def test_what_is_only_waited_for_is_looked_at_ever_more_rarely_and_every_minute_
 
 
 @pytest.mark.parametrize(
-    ("why", "said"), [("", "to be wiped (request 1)"), ("released", "to be wiped (request 1): released")]
+    ("why", "said"), [("", "to be wiped (request 1)"), ("released", "to be wiped (request 1; its note: released)")]
 )
 def test_a_quarantine_names_its_request_and_the_reason_if_there_is_one(why: str, said: str):
     play = Play()

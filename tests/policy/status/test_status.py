@@ -141,7 +141,9 @@ def test_the_page_leaves_out_what_there_is_not():
 
 def test_a_bar_in_a_message_does_not_break_the_table():
     life = Life().runs().tell(Suspended(note="a | b"))
-    assert r"| SuspendRequested | a \| b |" in markdown(explain_of(life.spec, life.state, life.now))
+    assert r"| SuspendRequested | suspend was asked for: a \| b |" in markdown(
+        explain_of(life.spec, life.state, life.now)
+    )
 
 
 def test_a_forced_removal_that_is_not_under_way_yet_is_told_without_a_time():

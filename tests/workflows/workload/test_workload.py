@@ -262,7 +262,7 @@ async def test_L18_a_walltime_is_extended_within_bounds_and_two_at_once_are_judg
         told = await asyncio.gather(*asked, return_exceptions=True)
         (after,) = [one for one in told if isinstance(one, Status)]
         (refused,) = [one for one in told if isinstance(one, WorkflowUpdateFailedError)]
-        assert "1h40m would become 2h20m: expected at most 2h" in str(refused.cause)
+        assert "the walltime would be 2h20m, and lifecycle.extendableTo allows 2h" in str(refused.cause)
         assert before.walltime_until is not None
         assert after.walltime_until == before.walltime_until + timedelta(minutes=40)
         await handle.signal(names.SIGNAL_REQUEUE, {"expectedRequeueCount": -1})
