@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+RELEASE := .venv-release
 STAMP := $(VENV)/.setup-done
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
@@ -123,7 +124,7 @@ test-peers: setup ## under the published Kueue; AppWrapper's own suite; the char
 	@status=0; HOLDFAST_TEST_STACK=peers $(BIN)/pytest -m kueue --timeout 900 --show-capture=no $(ARGS) || status=$$?; \
 		$(BIN)/holdfast dev down --purge --name peers; exit $$status
 
-test-release: setup ## the last release installed, upgraded under 50 live workloads and rolled back; all parts of a release built
+test-release: setup $(RELEASE)/bin/cyclonedx-py ## the last release installed, upgraded under 50 live workloads and rolled back; all parts of a release built
 	@$(BIN)/python -m tests.e2e.upgrade.previous
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name release $(STACK_CONFIG)
 	@status=0; HOLDFAST_TEST_STACK=release $(BIN)/pytest -m release --timeout 1200 --show-capture=no -s $(ARGS) || status=$$?; \
@@ -203,13 +204,15 @@ lock: ## pin the dependencies again (needs uv); LOCK_ARGS=--upgrade for newer on
 	$(LOCK) $(LOCK_ARGS) requirements/audit.in -o requirements/audit.lock
 	$(LOCK) $(LOCK_ARGS) requirements/release.in -o requirements/release.lock
 
-RELEASE := .venv-release
-release: setup ## all parts of a release into dist/, from its tag: make release TAG=v0.2.0 (docs/how-to/release.md)
+release: setup $(RELEASE)/bin/cyclonedx-py ## all parts of a release into dist/, from its tag: make release TAG=v0.2.0 (docs/how-to/release.md)
 	@[ -n "$(TAG)" ] || { echo "which tag? make release TAG=v0.2.0" >&2; exit 1; }
-	@[ -x $(RELEASE)/bin/cyclonedx-py ] || { echo "==> $(RELEASE): dependencies, by requirements/release.lock"; \
-		$(PYTHON) -m venv $(RELEASE) && \
-		$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/release.lock; }
 	@$(BIN)/python -m tests.release.make --tag $(TAG) $(ARGS)
+
+$(RELEASE)/bin/cyclonedx-py: requirements/release.lock
+	@echo "==> $(RELEASE): dependencies, by $<"
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $<
+	@touch $@
 
 DOCS := .venv-docs
 docs: ## the documentation as a site, its links and anchors checked: reports/site/index.html

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import holdfast
-from tests.release.make import TOOLS, build, release
+from tests.release.make import build, release
 
 pytestmark = [pytest.mark.e2e, pytest.mark.release, pytest.mark.timeout(1200)]
 NAME = f"holdfast-{holdfast.__version__}"
@@ -19,8 +19,6 @@ NAME = f"holdfast-{holdfast.__version__}"
 
 @pytest.mark.row("O5", level="e2e")
 def test_O5_a_release_is_whole_and_built_again_the_same(tmp_path: Path):
-    if not TOOLS.exists():
-        pytest.skip("the tools are not installed: make release")
     out = tmp_path / "dist"
     release("HEAD", out)  # It has installed the wheel with its lock, and started it; helm has linted the chart.
     parts = {f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz", f"{NAME}.tgz", f"{NAME}.cdx.json", f"{NAME}-licences.txt"}
