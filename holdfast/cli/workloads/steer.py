@@ -197,6 +197,7 @@ def steer(
 
     def said(answer: Answer[StatusView]) -> None:
         from holdfast.cli.common.render import phase_word
+        from holdfast.model.words import with_note
 
         line.erase()
         done.append(answer.named)
@@ -204,7 +205,10 @@ def steer(
             say_error(answer)
         elif output is Output.TABLE:
             where, view = f"{answer.named.namespace}/{answer.named.name}", answer.value
-            state = f"{where} {phase_word(view.status)}: {view.status.message}"
+            phase = phase_word(view.status)
+            # The message of some phases begins with their own word: once is enough.
+            told = view.status.message.removeprefix(phase.lower()).removeprefix(": ")
+            state = with_note(f"{where} {phase}", told)
             say(state if wish.wait else f"{verb} asked of {where}")
 
     then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED

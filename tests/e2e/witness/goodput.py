@@ -148,6 +148,8 @@ def judge(story: Story, now: datetime, seen: witnessed.Ledger, *, timed: bool) -
     broken = [*_added_up(story, ledger)]
     # Where another release lived it, or its beginning is gone, its states are not known at each moment.
     beside = not story.contradictions and not story.runs[0].previous_run_id
+    # Where memory and cluster contradict each other, one of them was restored, and does not tell of what the other saw.
+    beside = beside and not any(turn.after.held is not None and not turn.after.held.rule for turn in story.turns)
     beside = beside and not story.spec.namespace.startswith(tuple(SET_ASIDE))
     timed = timed and beside and not any(turn.after.blind for turn in story.turns)
     if beside:
