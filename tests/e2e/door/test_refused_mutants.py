@@ -75,6 +75,10 @@ REFUSED_BY_THE_WORKER: dict[str, str] = {
 
 ACCEPTED = {
     "an annotation that is none",
+    "a setting",
+    "a setting that is none",
+    "a setting that the document decides",
+    "a setting beside the annotation that decides",
     "a negative duration",
     "exit codes of both sorts",
     "a component's name that is generated",
