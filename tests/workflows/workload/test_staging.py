@@ -40,7 +40,7 @@ async def test_L14_staging_is_one_activity_more_and_each_try_that_finds_the_stor
         before = len((await handle.fetch_history()).events)
         await handle.signal(names.SIGNAL_RETRY, "it is back")
         await run.running(handle)
-        assert run.cluster.entered[:4] == ["stage", "stage", "prepare", "create"]
+        assert run.cluster.entered[:5] == ["report", "stage", "stage", "prepare", "create"], "kubectl shows it first"
         await run.cluster.sees(handle, 1, running=1, failed=1)
         await run.running(handle, 2)
         assert [one.versions for one in run.cluster.staged] == [{}, {}, {"corpus": "d" * 64}]
