@@ -243,7 +243,7 @@ async def _by_hand(site: Site, request: NodeRequest) -> Provisioned:
     if await _renewal(site, request.node) != before:
         raise Refusal("its lease is being renewed, so that it is on")
     at = datetime.now(UTC)
-    said = f"powered off by hand, said at {at:%H:%M:%S} UTC: {request.why}"
+    said = f"powered off by hand: {request.why}"
     await _say_off(site, request, at, said, before)
     return Provisioned(result=Result.DONE, said=said, off_since=at, renewed=before)
 
