@@ -83,7 +83,7 @@ def test_pods_of_a_silent_node_are_evicted_and_forced_and_the_node_is_not_used()
     assert ("0:06:40", "one is deleted, since node-1 does not answer") in said(told)
     gone = [text for _, text in said(told) if text.startswith("attempt 1 is proven gone")]
     assert len(gone) == 1
-    assert gone[0].startswith("attempt 1 is proven gone; processes of it may still run on node-1 until that is heard")
+    assert gone[0].startswith("attempt 1 is proven gone; its processes may still run on node-1 until it is heard")
     assert (told.summary.phase, told.summary.restarts) == ("Running", 1)
 
 

@@ -272,6 +272,15 @@ class Attention:
             subject.told, subject.keys = None, ()
         self.changed(self._cache.workloads, now, hot=True)
 
+    def retell(self, workload: WorkloadKey, now: float) -> None:
+        """Forget what was told of a workload, so that it is told again."""
+        subject, newest = self._subjects.get(workload), self._cache.newest(workload)
+        for key in (*(subject.keys if subject else ()), *((newest.facts.uid,) if newest else ())):
+            self._acknowledged.pop(short_key(key), None)
+        if subject is not None:
+            subject.told, subject.keys = None, ()
+        self.changed([workload], now, hot=True)
+
     # Below: one workload.
 
     def _missing(self, live: AttemptSeen) -> set[Place]:

@@ -1,4 +1,4 @@
-"""Signals workloads that run according to Temporal but are absent from the cluster: nothing else would wake them."""
+"""Finds workloads of which Temporal and the cluster say opposite things when a watch begins: nothing else would."""
 
 from __future__ import annotations
 
@@ -22,14 +22,26 @@ PATIENCE: Final = 3.0
 AGAIN: Final = 10.0
 _DEADLINE: Final = timedelta(seconds=10)
 _ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
+_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 
 Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
 
 class Missing:
-    """Asks Temporal once, when a watch begins: objects deleted while nobody watched left no trace in the cluster."""
+    """Asks Temporal once, when a watch begins.
 
-    def __init__(self, client: Client, cluster: str, shards: tuple[int, int], cache: Cache) -> None:
+    Objects deleted while nobody watched left no trace in the cluster. Objects of a suspended workload that were
+    restored in that time may look as they did when they were last told.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: str,
+        shards: tuple[int, int],
+        cache: Cache,
+        retell: Callable[[WorkloadKey], None],
+    ) -> None:
         """Prepare.
 
         Args:
@@ -37,14 +49,19 @@ class Missing:
             cluster: the cluster's name in workflow ids.
             shards: first and last shard, inclusive.
             cache: the objects seen.
+            retell: has a workload told again, whatever was told of it before.
         """
         self._client = client
         self._cluster = cluster
         self._shards = shards
         self._cache = cache
+        self._retell = retell
 
     async def tell(self, version: Callable[[], int]) -> int:
-        """Signal each workload that is running but absent, so that it looks for itself; return their number."""
+        """Signal each workload that is running but absent, so that it looks for itself; return their number.
+
+        One that is suspended and has a living attempt is told what is there.
+        """
         while True:
             try:
                 await asyncio.sleep(PATIENCE)
@@ -57,7 +74,8 @@ class Missing:
         cluster = self._cluster.replace("\\", "\\\\").replace("'", "\\'")
         query = (
             f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
-            f"AND {names.SA_CLUSTER} = '{cluster}' AND {names.SA_PHASE} = '{Phase.RUNNING.value}'"
+            f"AND {names.SA_CLUSTER} = '{cluster}' "
+            f"AND {names.SA_PHASE} IN ('{Phase.RUNNING.value}', '{Phase.SUSPENDED.value}')"
         )
         told = 0
         async for execution in self._client.list_workflows(query, rpc_timeout=_DEADLINE):
@@ -68,7 +86,13 @@ class Missing:
                 _, namespace, _ = names.parse_workflow_id(execution.id)
             except ValueError:
                 continue  # Somebody has begun it by hand, under an id that is no workload's.
-            if self._cache.newest(WorkloadKey(namespace, uid)) is not None:
+            workload = WorkloadKey(namespace, uid)
+            newest = self._cache.newest(workload)
+            if execution.typed_search_attributes.get(_PHASE) == Phase.SUSPENDED.value:
+                if newest is not None and not newest.facts.deleting:
+                    self._retell(workload)
+                continue
+            if newest is not None:
                 continue
             seen = Observation(
                 workload_uid=uid,

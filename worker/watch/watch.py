@@ -221,7 +221,7 @@ class _Watching:
         self._attention.recall(memory.digests)
         self._compared = False
         self._version = memory.version
-        self._missing = Missing(owner.client, given.cluster, given.shards, self._cache)
+        self._missing = Missing(owner.client, given.cluster, given.shards, self._cache, self._retell)
         self._darkness = Darkness()
         self._sampled = self._loop.time()
         self._counted: dict[str, int] = {}
@@ -294,6 +294,9 @@ class _Watching:
         self._fly(self._missing.tell(lambda: self.feeds.highest), self._settling)
 
     # Changes in, signals out.
+
+    def _retell(self, workload: WorkloadKey) -> None:
+        self._attention.retell(workload, self._loop.time())
 
     def _touched(self, workloads: set[WorkloadKey], hot: bool) -> None:
         now = self._loop.time()

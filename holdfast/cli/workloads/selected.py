@@ -72,7 +72,7 @@ def preempt(
     place: Place = HERE,
     output: Format = Output.TABLE,
 ) -> None:
-    """Make room for other workloads: save their state, then suspend them. Not a failure; charges no budget."""
+    """Save the state of workloads, then suspend them, to make room for others. Not a failure; charges no budget."""
     _steer("preempt", targets, selection, wish, place, output, within=seconds(within, "--within"))
 
 

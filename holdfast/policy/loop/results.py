@@ -357,7 +357,8 @@ def _but(attempt: Attempt) -> str:
     if not attempt.stranded:
         return ""
     names = ", ".join(attempt.stranded[:3]) + (f" and {more} more" if (more := len(attempt.stranded) - 3) > 0 else "")
-    return f"; processes of it may still run on {names} until that is heard again or powered off"
+    silent = "it is" if len(attempt.stranded) == 1 else "they are"
+    return f"; its processes may still run on {names} until {silent} heard again or powered off"
 
 
 def _refused(state: State, type_: str, message: str, now: datetime) -> State:

@@ -111,7 +111,9 @@ async def test_S8_a_change_while_the_worker_is_away_reaches_all_pods_that_read_i
     assert_none_stale(alone, later, accepted)
     status = await alone.reach(handle, "Running")
     assert (status.attempt, status.executions, status.restarts) == (1, 1, 0)
-    assert "0-configmap-adl, 1-pod-pe-0, 2-pod-pe-1 changed: a new ADL" in [message for _, message in await told(alone, "ConfigurationChanged")]
+    assert "0-configmap-adl, 1-pod-pe-0, 2-pod-pe-1 changed: a new ADL" in [
+        message for _, message in await told(alone, "ConfigurationChanged")
+    ]
     await cancelled(handle)
 
 

@@ -140,8 +140,8 @@ def test_A8_the_proof_is_told_by_the_removal_that_brought_it_and_by_no_other(gon
     ("count", "said"),
     [
         (0, ""),
-        (3, "; processes of it may still run on n0, n1, n2 until that is heard again or powered off"),
-        (4, "; processes of it may still run on n0, n1, n2 and 1 more until that is heard again or powered off"),
+        (3, "; its processes may still run on n0, n1, n2 until they are heard again or powered off"),
+        (4, "; its processes may still run on n0, n1, n2 and 1 more until they are heard again or powered off"),
     ],
 )
 def test_the_proof_names_three_nodes_where_processes_may_be_left(count: int, said: str):

@@ -166,8 +166,10 @@ async def test_X8_an_attempt_elsewhere_does_not_hide_that_a_running_workload_is_
             typed_search_attributes={SearchAttributeKey.for_int(names.SA_ATTEMPT): 1},
         )
     ]
-    told = await missing.Missing(client, "c", (0, names.SHARDS - 1), world.cache).tell(lambda: 1)
+    retell = Mock()
+    told = await missing.Missing(client, "c", (0, names.SHARDS - 1), world.cache, retell).tell(lambda: 1)
     assert told == (0 if own else 1)
+    retell.assert_not_called()
 
 
 # A deletion seen by the watch is confirmed.

@@ -45,3 +45,16 @@ def test_a_heartbeat_of_an_older_release_has_no_version() -> None:
     del wire["version"]
     read = Memory.read([wire])
     assert (read.digests, read.version) == ("abcd", 0)
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_what_temporal_contradicts_is_told_again_and_nothing_else_is(world: World, *, looked: bool) -> None:
+    for name in ("v", "w"):
+        world.running(name)
+    world.pass_time(30)
+    next_ = world.restarted()
+    if looked:
+        assert next_.pass_time(30) == []
+    next_.attention.retell(next_.key("w"), next_.now)
+    assert [send.workload for send in next_.pass_time(30)] == [next_.key("w")]
+    assert next_.pass_time(30) == []
