@@ -49,7 +49,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             (str(one.number), verb_of(one.action), one.node, age(now - one.at), told.waits[one.number])
             for one in told.pending
         ]
-        parts.append(table(("NO", "PENDING", "NODE", "FOR", "REASON"), pending))
+        parts.append(table(("ID", "PENDING", "NODE", "FOR", "REASON"), pending))
     if told.quarantined:
         rows = [(node, age(now - one.since), one.why) for node, one in sorted(told.quarantined.items())]
         parts.append(table(("QUARANTINE", "FOR", "REASON"), rows))
@@ -58,7 +58,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             (str(one.number), verb_of(one.action), one.node, str(one.result), age(now - one.ended_at), one.said)
             for one in told.outcomes[:10]
         ]
-        parts.append(table(("NO", "ENDED", "NODE", "RESULT", "AGO", "SAID"), ended))
+        parts.append(table(("ID", "ENDED", "NODE", "RESULT", "AGO", "SAID"), ended))
     return "\n\n".join(parts)
 
 

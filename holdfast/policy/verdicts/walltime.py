@@ -21,7 +21,7 @@ from holdfast.model import (
     format_duration,
     parse_duration,
 )
-from holdfast.model.words import shortened
+from holdfast.model.words import shortened, with_note
 from holdfast.policy.attempt.health import LIVE, current
 from holdfast.policy.attempt.replace import due_replacements
 from holdfast.policy.attempt.success import reached
@@ -173,4 +173,4 @@ def told_extended(state: State, total: float, note: str, now: datetime) -> State
     until = ends_at(state)
     at = f", until {until:%Y-%m-%d %H:%M:%S} UTC" if until is not None else ""
     text = f"its walltime is extended by {format_duration(timedelta(seconds=total))} in all{at}"
-    return cause(state, Reason.WALLTIME_EXTENDED, shortened(f"{note}: {text}" if note else text), now)
+    return cause(state, Reason.WALLTIME_EXTENDED, with_note(text, shortened(note)), now)
