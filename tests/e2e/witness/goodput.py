@@ -81,6 +81,8 @@ class _Pod:
     """When it fell back to waiting for its containers."""
     finished: list[datetime] = field(default_factory=list[datetime])
     """When its containers ended, in whole seconds."""
+    over: datetime | None = None
+    """When it was first said to have succeeded or failed: what is left of it is a record."""
 
     def began(self, at: datetime) -> datetime | None:
         """Return since when it had run at a time; None if it had not begun, or waited again."""
@@ -89,8 +91,8 @@ class _Pod:
         return None if waiting else begun
 
     def is_there(self, begin: datetime, end: datetime) -> bool:
-        """Whether it was there at any time between two instants."""
-        gone = self.life.asked or self.life.gone
+        """Whether it was there, and had not ended, at any time between two instants."""
+        gone = self.over or self.life.asked or self.life.gone
         return self.life.received < end and (gone is None or gone > begin + _MILLISECOND)
 
 
@@ -306,6 +308,8 @@ def _pod(life: Life, seen: witnessed.Ledger) -> _Pod:
                 pod.ran.append(status.received)
             elif status.phase == "Pending":
                 pod.waited.append(status.received)
+            if status.phase in {"Succeeded", "Failed"}:
+                pod.over = pod.over or status.received
     return pod
 
 
