@@ -156,7 +156,7 @@ def test_E7_a_stale_explanation_of_what_is_well_tells_the_latest_cause_and_the_m
 def test_D36_a_stale_status_says_so_first() -> None:
     lines = render.status(StatusView(status=status(), fresh=False), NOW).splitlines()
     assert lines[0].startswith("stale      no worker answered")
-    assert "until a worker answers" in lines[0]
+    assert "once a worker answers" in lines[0]
     assert sum(line.startswith("stale") for line in lines) == 1
 
 
@@ -175,8 +175,8 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
     text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
     assert text.splitlines()[:3] == [
         "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
-        "           this is what was last recorded; pods keep running, and nothing is healed until a worker answers: "
-        "Holdfast then acts on what it missed",
+        "           this is what was last recorded; pods keep running, and nothing is healed: once a worker answers, "
+        "Holdfast acts on what it missed",
         "           start one: `holdfast worker`",
     ]
     assert "recorded as next: 02:15:50 UTC (in 1m) failure grace ends" in text, (

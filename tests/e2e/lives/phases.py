@@ -56,7 +56,7 @@ async def hold(space: Space, phase: str, name: str) -> Held:
             # A busy machine may be late with what follows: then it finds the pause, and still the same attempt.
             waits = {"forcefulDeletionGracePeriodDuration": "8s", "retryPausePeriodDuration": "120s"}
             handle = await _resetting(space, name, **waits)
-            await _stage(space, handle, "deleting attempt 1")
+            await _stage(space, handle, "taking a live look, then deleting attempt 1")
             return Held(name, handle, restarts=1)
         case "forcing":
             return await _forcing(space, name)

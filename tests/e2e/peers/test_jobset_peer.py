@@ -70,9 +70,11 @@ async def test_J6_the_published_admission_refuses_nothing_that_is_accepted_here(
         metadata = {**case.document["metadata"], "namespace": peer.namespace}
         try:
             await peer.kube.would_create({**case.document, "metadata": metadata})
-            refused = False
-        except KubeError:
-            refused = True
-        if refused != (case.says is not None and not case.alone):
-            wrong.append(f"{case.path}: {case.says}: the published admission {'refuses' if refused else 'accepts'} it")
+            refused = ""
+        except KubeError as error:
+            refused = error.message
+        if case.says is not None and "unknown field" in refused:
+            continue  # A field of a later release than this peer is.
+        if bool(refused) != (case.says is not None and not case.alone):
+            wrong.append(f"{case.path}: {case.says}: the published admission says {refused or 'nothing'}")
     assert not wrong, "\n".join(wrong)

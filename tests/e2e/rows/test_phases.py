@@ -22,6 +22,11 @@ def condition(status: Status, kind: str) -> bool:
     return next(each.status for each in status.conditions if each.type == kind)
 
 
+def spent(status: Status) -> dict[str, int]:
+    """Return what is charged to each budget; a reset is under way until its removal is proven (record 0086)."""
+    return {one.name: one.used + one.under_way for one in status.budgets}
+
+
 async def suspend(space: Space, held: Held, signal: str) -> None:
     """Suspend a held workload, see it suspended, resume it, see it run with its budgets as they were."""
     before = await space.site.status(held.handle)
@@ -34,7 +39,7 @@ async def suspend(space: Space, held: Held, signal: str) -> None:
     assert not condition(status, "QuotaReserved")
     assert not condition(status, "ResourcesDeployed")
     assert (status.attempt, status.restarts) == (1, held.restarts)
-    assert status.budgets == before.budgets, "a suspension charges nothing"
+    assert spent(status) == spent(before), "a suspension charges nothing"
 
     async def told() -> bool:
         return (await space.anchor(held.name))["status"]["phase"] == "Suspended"
@@ -51,7 +56,7 @@ async def suspend(space: Space, held: Held, signal: str) -> None:
         await start(space, held.name)
     status = await space.reach(held.handle, "Running", 2)
     assert (status.executions, status.restarts) == (2, held.restarts)
-    assert status.budgets == before.budgets
+    assert spent(status) == spent(before)
     await space.truth.settle()
     space.truth.assert_one_attempt_at_a_time(held.name)
     space.truth.assert_told_truly(held.name)
