@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -351,9 +352,12 @@ class TestRights:
         assert (await kube.allowed(verb, await kube.resource(api_version, kind), bare_namespace))[0] is allowed
 
     async def test_in_an_enabled_namespace_it_may_act_as_the_runner_and_no_other(self, kube: Kube, namespace: str):
-        account = await kube.resource("v1", "ServiceAccount")
-        assert (await kube.allowed("impersonate", account, namespace, name=names.RUN_AS_DEFAULT))[0]
-        assert not (await kube.allowed("impersonate", account, namespace, name="default"))[0]
+        core = await kube.resource("v1", "ServiceAccount")
+        # Where the cluster can bound it (from 1.36 on), what may be done as the account is a right of its own.
+        account = dataclasses.replace(core, group="authentication.k8s.io")
+        assert (await kube.allowed("impersonate:serviceaccount", account, namespace, name=names.RUN_AS_DEFAULT))[0]
+        assert not (await kube.allowed("impersonate:serviceaccount", account, namespace, name="default"))[0]
+        assert not (await kube.allowed("impersonate", core, namespace, name=names.RUN_AS_DEFAULT))[0]
         user = service_account_user(namespace, names.RUN_AS_DEFAULT)
         job, secret = await kube.resource("batch/v1", "Job"), await kube.resource("v1", "Secret")
         assert (await kube.allowed("create", job, namespace, impersonate=user))[0]

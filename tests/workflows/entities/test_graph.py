@@ -39,6 +39,7 @@ from holdfast.model.entities.graph import (
 )
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.ground.site import until
+from tests.fakes.several import Cluster
 from tests.policy.lives.life import workload
 from tests.simulation.server import open_server
 from tests.workflows.workload.test_workload import replays
@@ -239,7 +240,12 @@ async def test_a_real_workload_waits_begins_and_is_cancelled_as_its_graph_says(o
 
 async def test_a_workload_without_its_graph_says_so_and_looks_again():
     # On a server of its own: it skips no time any more once a workload was terminated while its activity waited.
-    async with open_server() as env, open_workers(env) as opens:
+    async with (
+        open_server() as env,
+        open_workers(env) as opens,
+        # It shows its wait in the cluster: no time is skipped while that waits for a worker.
+        Worker(env.client, task_queue=names.queue_cluster(CLUSTER), activities=[Cluster().report]),
+    ):
         await _looks_again(opens(GraphNode(name="a")), env)
 
 
