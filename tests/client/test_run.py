@@ -51,7 +51,7 @@ async def test_a_life_with_suspend_resume_and_cancel(
 
         suspended = await run.suspend("making room", wait=True)
         assert suspended.phase is Phase.SUSPENDED
-        assert any(cause.message == "making room" for cause in (await run.history()).causes)
+        assert any(cause.message == "suspend was asked for: making room" for cause in (await run.history()).causes)
 
         assert (await run.resume(wait=True)).phase is Phase.RUNNING
         assert cluster.created[workload.name] == [1, 2]

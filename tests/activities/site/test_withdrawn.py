@@ -200,16 +200,19 @@ async def test_X4_pods_that_sleep_do_not_come_back_as_an_account_that_opted_out(
 
 @ROW("X12", level="e2e")
 async def test_X12_an_account_that_comes_with_the_workload_says_so_itself_and_comes_before_its_pods(bench: Bench):
-    role = await bench.admin.get("rbac.authorization.k8s.io/v1", "Role", bench.target.run_as, bench.namespace)
-    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create", "get", "delete", "patch"]}
-    await bench.admin.patch(
-        "rbac.authorization.k8s.io/v1",
-        "Role",
-        bench.target.run_as,
-        bench.namespace,
-        uid=role["metadata"]["uid"],
-        patch={"rules": [*role["rules"], rule]},
-    )
+    account, verbs = bench.target.run_as, ["create", "get", "delete", "patch"]
+    acts = [f"impersonate-on:serviceaccount:{verb}" for verb in verbs]
+    for name, some in ((f"holdfast-impersonate-{account}", acts), (account, verbs)):
+        role = await bench.admin.get("rbac.authorization.k8s.io/v1", "Role", name, bench.namespace)
+        rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": some}
+        await bench.admin.patch(
+            "rbac.authorization.k8s.io/v1",
+            "Role",
+            name,
+            bench.namespace,
+            uid=role["metadata"]["uid"],
+            patch={"rules": [*role["rules"], rule]},
+        )
 
     def brought(**metadata: Any) -> Component:
         template = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}

@@ -174,7 +174,8 @@ async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(sta
     stack.kubectl("create", "serviceaccount", "narrow", "-n", namespace)
     stack.kubectl(
         *("create", "role", "narrow", "-n", namespace, "--verb=get,list,watch"),
-        "--resource=pods,jobs.batch,anchors.holdfast.dev,attempts.holdfast.dev,appwrappers.workload.codeflare.dev",
+        "--resource=pods,jobs.batch,anchors.holdfast.dev,attempts.holdfast.dev,workloads.holdfast.dev,"
+        "appwrappers.workload.codeflare.dev,jobsets.jobset.x-k8s.io",
     )
     stack.kubectl(
         *("create", "rolebinding", "narrow", "-n", namespace, "--role=narrow"), f"--serviceaccount={namespace}:narrow"
