@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import yaml
 
 from holdfast import names
 from holdfast.local import Stack
+from tests.e2e.ground.proxy import api_proxy
 from tests.e2e.ground.site import appwrapper, free_port, job, open_site, until
 from tests.e2e.ground.space import FOREIGN_FINALIZER, open_space
 from tests.monitoring.promtool import ALERTS, program
 from tests.monitoring.test_dashboards import queries
+from tests.worker.temporal.authority import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ANSWERED = (
@@ -31,6 +35,9 @@ ANSWERED = (
     "worker: Operations under way",
     "worker: Memory",
 )
+
+OUTAGE = 35.0
+"""Seconds: a decision that takes over 30 is told."""
 
 
 @dataclass
@@ -75,12 +82,19 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(directory: Path, target: str) -> AsyncIterator[Prometheus]:
-    """Run a Prometheus that scrapes one worker each second; its alerts fire without their waits."""
+async def prometheus(directory: Path, target: str, *, seconds: int = 60) -> AsyncIterator[Prometheus]:
+    """Run a Prometheus that scrapes one worker each second; its alerts fire without their waits.
+
+    Args:
+        directory: for its files.
+        target: the worker's address.
+        seconds: how long a minute of a rate's window is here.
+    """
     rules = yaml.safe_load(ALERTS.read_text())
     for group in rules["groups"]:
         for one in group["rules"]:
             del one["for"]
+            one["expr"] = re.sub(r"\[(\d+)m\]", lambda found: f"[{int(found[1]) * seconds}s]", one["expr"])
     (directory / "alerts.yml").write_text(yaml.safe_dump(rules))
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -169,6 +183,56 @@ async def test_alerts_fire_by_what_a_worker_says(stack: Stack, tmp_path: Path):
 
             # Prometheus reads the worker some time after it has counted.
             await until(measured, 60, "the removal is measured")
+
+
+@pytest.mark.release
+async def test_the_other_alerts_fire_by_what_a_worker_says(stack: Stack, tmp_path: Path):
+    metrics, authority = f"127.0.0.1:{free_port()}", Authority(tmp_path / "authority", "root")
+    file = authority.sign("bmc", ends=timedelta(days=5)).certificate
+    async with (
+        open_site(stack, tmp_path, prefix="p") as site,
+        prometheus(tmp_path, metrics, seconds=3) as monitor,
+        api_proxy(site.kubeconfig, tmp_path) as (api, kubeconfig),
+    ):
+        settings = {"HOLDFAST_METRICS_ADDRESS": metrics, "HOLDFAST_PROVISIONER_CA_FILE": str(file)}
+        await site.ready(site.launch(kubeconfig=kubeconfig, **settings))
+        await monitor.rests("HoldfastWorkerMissing")
+        await monitor.fires("HoldfastCertificateExpires")
+        file.write_bytes(authority.sign("bmc-again", ends=timedelta(days=60)).certificate.read_bytes())
+        await monitor.rests("HoldfastCertificateExpires")
+
+        async with open_space(site) as space:
+            at_once = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "0s"}
+            quick, slow = [await space.submit(appwrapper(name, job(name), **at_once)) for name in ("quick", "slow")]
+            await space.reach(quick, "Running", 1)
+            await space.reach(slow, "Running", 1)
+            await space.fail_pod("quick")
+            await space.reach(quick, "Running", 2)
+
+            async def counted() -> bool:
+                return bool(await monitor.query(f"{names.METRIC_REACTION}_seconds_count"))
+
+            await until(counted, 30, "a decision that came soon is counted")
+            assert not {"HoldfastNotReady", "HoldfastWatchBlind", "HoldfastReactionSlow"} & await monitor.firing()
+
+            # The API server is away from the worker alone, for longer than a decision may take.
+            await api.refuse()
+            await space.fail_pod("slow")
+            away = asyncio.create_task(asyncio.sleep(OUTAGE))
+            await monitor.fires("HoldfastNotReady")
+            await monitor.fires("HoldfastWatchBlind")
+            await away
+            await api.start()
+            await monitor.fires("HoldfastReactionSlow", 90)
+            await space.reach(slow, "Running", 2)
+            await monitor.rests("HoldfastNotReady")
+            await monitor.rests("HoldfastWatchBlind", 90)
+
+            # An entity that somebody ended is told once, and begun anew.
+            assert "HoldfastEntityUnhealthy" not in await monitor.firing()
+            await site.client.get_workflow_handle(names.node_monitor_id(site.cluster)).terminate("by mistake")
+            await monitor.fires("HoldfastEntityUnhealthy")
+            await monitor.rests("HoldfastEntityUnhealthy")
 
 
 async def _each_query_is_answered(monitor: Prometheus) -> None:
