@@ -18,6 +18,8 @@ AT_ONCE = 30.0
 """Seconds: time enough on a busy machine, and surely less than the grace that is not waited for."""
 RESET_EVENTS = 40
 """The history that a reset without a grace may cost (docs/decisions/0086-a-look-that-removes.md)."""
+TELLS = 2
+"""What the watch tells in it: that a pod failed, and that all run again."""
 
 
 def failed_at(space: Space) -> datetime:
@@ -107,9 +109,12 @@ async def test_A6_a_reset_is_one_activity_that_looks_and_removes(space: Space, p
     kinds = [one.activity_task_scheduled_event_attributes.activity_type.name for one in after[len(before) :]]
     used = len(after) - len(before)
     size = sum(one.ByteSize() for one in after[len(before) :])
-    print(f"MEASURED {used} events, {size} bytes of a reset with {pods} pods: {[kind for kind in kinds if kind]}")
-    assert [kind for kind in kinds if kind] == ["reset", "prepare", "report"]
-    assert used <= RESET_EVENTS
+    told = sum(one.HasField("workflow_execution_signaled_event_attributes") for one in after[len(before) :])
+    kinds = [kind for kind in kinds if kind]
+    print(f"MEASURED {used} events, {size} bytes, {told} signals of a reset with {pods} pods: {kinds}")
+    assert kinds == ["reset", "prepare", "report"]
+    # On a busy machine the watch may tell more: a signal and its task have four events.
+    assert used <= RESET_EVENTS + 4 * max(0, told - TELLS)
     assert (status.restarts, [each.used for each in status.budgets]) == (1, [1])
     await space.truth.settle()
     space.truth.assert_one_attempt_at_a_time("train")
