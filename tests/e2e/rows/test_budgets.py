@@ -151,7 +151,7 @@ async def test_U6_U8_executions_and_restarts_are_counted_apart_and_a_preemption_
                 await handle.signal(names.SIGNAL_RESUME)
                 status = await space.reach(handle, "Running", attempt)
                 assert (status.executions, status.restarts, await used(space, handle)) == (attempt, 1, 1)
-            assert [one.message for one in status.causes if one.reason == "Preempted"] == ["making room"]
+            assert [one.message for one in status.causes if one.reason == "Preempted"] == ["preempted: making room"]
 
             async def told() -> bool:
                 shown = (await space.anchor("train"))["status"]
