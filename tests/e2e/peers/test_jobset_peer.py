@@ -73,7 +73,7 @@ async def test_J6_the_published_admission_refuses_nothing_that_is_accepted_here(
             refused = ""
         except KubeError as error:
             refused = error.message
-        if case.says is not None and "unknown field" in refused:
+        if case.alone and "unknown field" in refused:
             continue  # A field of a later release than this peer is.
         if bool(refused) != (case.says is not None and not case.alone):
             wrong.append(f"{case.path}: {case.says}: the published admission says {refused or 'nothing'}")

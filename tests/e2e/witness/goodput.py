@@ -92,7 +92,8 @@ class _Pod:
 
     def is_there(self, begin: datetime, end: datetime) -> bool:
         """Whether it was there, and had not ended, at any time between two instants."""
-        gone = self.over or self.life.asked or self.life.gone
+        ends = [at for at in (self.over, self.life.asked or self.life.gone) if at is not None]
+        gone = min(ends, default=None)
         return self.life.received < end and (gone is None or gone > begin + _MILLISECOND)
 
 
