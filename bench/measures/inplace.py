@@ -1,7 +1,8 @@
 """A program of a JobSet is killed, until all its programs run again: restarted in their pods, and in new pods.
 
 Real containers on the real kubelet of this machine, seen as the kernel has them. In place, each pod has the in-place
-restart agent; the pods that are recreated have none, and run nothing but the program.
+restart agent; the pods that are recreated have none, and run nothing but the program. Beside them, JobSet's own
+controller restarts the same pods in place, by its own agents.
 """
 
 from __future__ import annotations
@@ -9,36 +10,87 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
+from pathlib import Path
 
 from bench.ground import Ground, every
 from bench.seeing import Json
+from bench.systems.jobset import open_jobset, with_published_agent
 from holdfast import names
-from tests.e2e.figures.in_place import Processes, in_place, token, with_agent
+from tests.e2e.figures.in_place import Processes, in_place, pod_of, token, with_agent
 from tests.e2e.ground.held import open_real
-from tests.e2e.ground.site import Site, open_site
+from tests.e2e.ground.site import Site, open_site, until
 from tests.e2e.ground.space import Space
+from tests.e2e.peers.jobset_peer import Peer
 
 NAME = "inplace"
 SIZES = (64,)
 PATIENCE = 1200.0
-IN_PLACE, RECREATED = "Holdfast", "Holdfast, recreated"
+IN_PLACE, RECREATED, PUBLISHED = "Holdfast", "Holdfast, recreated", "JobSet"
 
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
-    """Restart JobSets of these numbers of pods, in place and by recreation."""
+    """Restart JobSets of these numbers of pods: in place, by recreation, and in place by the published controller."""
     directory = ground.directory / NAME
     directory.mkdir()
+    cases = [
+        partial(_case, ground, directory, system, size)
+        for size in sizes
+        for system in (IN_PLACE, RECREATED, PUBLISHED)
+        if ground.wants(system)
+    ]
+    await every(ground.options, cases)
+
+
+async def _case(ground: Ground, directory: Path, system: str, pods: int) -> None:
+    folder = directory / f"{system}-{pods}"
+    folder.mkdir()
+    life = _published if system == PUBLISHED else partial(_holdfast, system=system)
+    for repeat, values in enumerate(await life(ground, folder, pods=pods)):
+        ground.record(system, values, size={"pods": pods}, repeat=repeat)
+
+
+async def _holdfast(ground: Ground, directory: Path, *, system: str, pods: int) -> list[dict[str, float]]:
     async with open_site(ground.stack, directory, prefix="i", judge=False) as site:
         await site.ready(site.launch(kubeconfig=None, **ground.options.worker), PATIENCE)
         if ground.options.warm:
-            await _life(site, IN_PLACE, 2, 1)
-        cases = [partial(_case, ground, site, system, size) for size in sizes for system in (IN_PLACE, RECREATED)]
-        await every(ground.options, cases)
+            await _life(site, system, 2, 1)
+        return await _life(site, system, pods, ground.options.repeats)
 
 
-async def _case(ground: Ground, site: Site, system: str, pods: int) -> None:
-    for repeat, values in enumerate(await _life(site, system, pods, ground.options.repeats)):
-        ground.record(system, values, size={"pods": pods}, repeat=repeat)
+async def _published(ground: Ground, directory: Path, *, pods: int) -> list[dict[str, float]]:
+    """As `_life`, by JobSet's controller: its programs do not know their attempt, but each restart renews them all."""
+    number, found = token(), list[dict[str, float]]()
+    programs = Processes(number)
+    async with open_jobset(ground, directory) as peer:
+        document = with_published_agent(in_place("train", number, pods, maxRestarts=ground.options.repeats), "train")
+        (program,) = pod_of(document)["containers"]
+        program["command"] = ["sh", "-c", f"exec sleep {number}0"]
+        begun = time.monotonic()
+        await peer.create(document)
+        await programs.run(0, pods, PATIENCE)
+        started = time.monotonic() - begun
+        for restart in range(1, ground.options.repeats + 1):
+            await _until_restarts(peer, restart - 1)
+            kept = {pod["metadata"]["uid"] for pod in await peer.listed("v1", "Pod", "train")}
+            old = set(programs.pids())
+            killed = time.monotonic()
+            await asyncio.to_thread(programs.kill)
+            await programs.run(0, pods, PATIENCE, without=old)
+            whole = time.monotonic() - killed
+            same = len(kept & {pod["metadata"]["uid"] for pod in await peer.listed("v1", "Pod", "train")})
+            found.append(
+                {"start_s": started, "whole_s": whole, "pods_kept": float(same), "missing": float(pods - same)}
+            )
+    return found
+
+
+async def _until_restarts(peer: Peer, restarts: int) -> None:
+    """Wait until the published controller has written down that all pods are at an in-place restart attempt."""
+
+    async def is_there() -> bool:
+        return (await peer.get("train")).get("status", {}).get("currentInPlaceRestartAttempt") == restarts
+
+    await until(is_there, PATIENCE, f"JobSet says that its pods are at in-place restart attempt {restarts}")
 
 
 async def _life(site: Site, system: str, pods: int, restarts: int) -> list[dict[str, float]]:
@@ -76,7 +128,7 @@ def _document(system: str, number: int, pods: int, restarts: int) -> Json:
     job = document["spec"]["replicatedJobs"][0]["template"]["spec"]
     job.update(backoffLimit=0)
     job.pop("podReplacementPolicy")
-    spec = job["template"]["spec"]
+    spec = pod_of(document)
     del spec["initContainers"], spec["volumes"]
     spec["restartPolicy"] = "Never"
     (program,) = spec["containers"]

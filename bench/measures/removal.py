@@ -2,7 +2,7 @@
 
 Suspended until no pod is left, resumed until all run again, then removed until no pod and no Job is left. Plain Jobs
 are only removed. What the system's own record says (an AppWrapper gone, a workflow closed) comes later and is a
-figure too.
+figure too. Requests and CPU are of the removal alone.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 
+from bench.audit import agent, tally
 from bench.ground import Ground
 from bench.seeing import Seen, in_phase, seeing
 from bench.systems import SYSTEMS, Controller, System, in_turn
+from bench.usage import using
 from bench.work import PODS, in_flight, workload
 
 NAME = "removal"
 SIZES = (100,)
+CONTROLLERS = frozenset({"kube-controller-manager", "kwok"})
 
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
@@ -37,12 +40,22 @@ async def _one(ground: Ground, system: System, size: int, repeat: int) -> None:
         if isinstance(system, Controller):
             values |= await _suspended(system, pods, names)
             await asyncio.sleep(min(ground.options.settle, 10))
-        begun = time.monotonic()
-        await in_flight([lambda name=name: system.remove(name) for name in names])
-        values["asked_s"] = time.monotonic() - begun
-        values["removed_s"] = max(await pods.all_gone(), await jobs.all_gone()) - begun
-        values["recorded_s"] = max(values["removed_s"], await system.removed() - begun)
-    ground.record(system.name, values, size={"n": size}, repeat=repeat)
+        mark = ground.audit.mark()
+        async with using(ground.pids() | system.pids) as usage:
+            begun = time.monotonic()
+            await in_flight([lambda name=name: system.remove(name) for name in names])
+            values["asked_s"] = time.monotonic() - begun
+            values["removed_s"] = max(await pods.all_gone(), await jobs.all_gone()) - begun
+            values["recorded_s"] = max(values["removed_s"], await system.removed() - begun)
+    entries = list(ground.audit.since(mark))
+    own = tally(entries, system.asks)
+    values |= {f"requests {what}": count / size for what, count in own.items()}
+    values |= {
+        "requests": own.total() / size,
+        "requests_controllers": sum(agent(entry) in CONTROLLERS for entry in entries) / size,
+        "cpu_s": sum(usage.cpu.values()),
+    }
+    ground.record(system.name, values | usage.values(), size={"n": size}, repeat=repeat)
 
 
 async def _suspended(system: Controller, pods: Seen, names: list[str]) -> dict[str, float]:

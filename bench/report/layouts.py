@@ -82,13 +82,20 @@ REMOVAL = Layout(
     "removal",
     "Suspension and removal (c, d)",
     "From the first request until a watch of the bench's own sees no pod (suspended), or neither pod nor Job "
-    "(removed). Plain is foreground deletion. Recorded: the AppWrapper is gone, the workflow is closed.",
+    "(removed). Plain is foreground deletion. Recorded: the AppWrapper is gone, the workflow is closed. Of the removal "
+    "are the requests, for each workload and without Events, and the CPU, for all of them.",
     (
         Column("suspended_s", "suspended", "s"),
         Column("resumed_s", "resumed, all running", "s"),
         Column("asked_s", "asked for", "s"),
         Column("removed_s", "removed", "s", ratio=True),
         Column("recorded_s", "recorded", "s", ratio=True),
+        Column("requests", "requests"),
+        Column("requests_controllers", "Kubernetes' controllers' and KWOK's"),
+        Column("cpu_s", "CPU", "s", ratio=True),
+        Column("cpu_worker_s", "of it the worker", "s"),
+        Column("cpu_temporal_s", "Temporal", "s"),
+        Column("cpu_kube-apiserver_s", "API server", "s"),
     ),
     base="plain",
 )
@@ -258,7 +265,8 @@ INPLACE = Layout(
     "A program of a JobSet is killed (J25)",
     "Real containers on this machine's kubelet; each run is one restart of one JobSet. One program is killed with -9: "
     "from then until all programs run at the next attempt, as the kernel has them. In place, the kubelet restarts all "
-    "containers of the pods, each of which has an agent; recreated, new pods run the program alone.",
+    "containers of the pods, each of which has an agent; recreated, new pods run the program alone. JobSet: its own "
+    "controller with the gate InPlaceRestart, and its own agent.",
     (
         Column("start_s", "submitted, until all run", "s"),
         Column("whole_s", "killed, until all run again", "s", ratio=True),

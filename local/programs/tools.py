@@ -205,6 +205,14 @@ TOOLS: dict[str, Tool] = {
             stamp=(f"sigs.k8s.io/jobset/pkg/version.GitVersion=v{JOBSET}",),
         ),
         Tool(
+            name="jobset-agent",
+            version=JOBSET,
+            module="jobset",
+            package="sigs.k8s.io/jobset/cmd/in-place-restart-agent",
+            seconds=30,
+            release=Release(""),
+        ),
+        Tool(
             name="appwrapper-controller",
             version=APPWRAPPER,
             module="appwrapper",

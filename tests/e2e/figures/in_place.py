@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,11 @@ def in_place(name: str, token: int, pods: int = PODS, **policy: Any) -> Json:
     }
     failure = {"maxRestarts": 3, "restartStrategy": "InPlaceRestart", **policy}
     return jobset(name, {"name": "workers", "template": {"spec": job}}, failurePolicy=failure)
+
+
+def pod_of(document: Json) -> Json:
+    """Return the pod spec of such a JobSet."""
+    return document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
 
 
 def _files() -> list[Json]:
@@ -135,14 +140,17 @@ class Processes:
         finally:
             task.cancel()
 
-    async def run(self, attempt: int, pods: int = PODS, seconds: float = 120) -> None:
-        """Wait until all programs run at an attempt."""
+    async def run(
+        self, attempt: int, pods: int = PODS, seconds: float = 120, without: Collection[int] = frozenset()
+    ) -> None:
+        """Wait until all programs run at an attempt, and none of the processes `without`."""
 
         seen: list[str] = []
 
         async def all_run() -> bool:
-            seen[:] = sorted((await asyncio.to_thread(self.pids)).values())
-            return seen == [str(attempt)] * pods
+            running = await asyncio.to_thread(self.pids)
+            seen[:] = sorted(running.values())
+            return seen == [str(attempt)] * pods and running.keys().isdisjoint(without)
 
         await until(all_run, seconds, lambda: f"{pods} programs run at in-place restart attempt {attempt}: {seen}")
 
