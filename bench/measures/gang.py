@@ -55,9 +55,13 @@ async def measure(
     """Restart a gang of each size under every controller."""
 
     async def one(count: int, case: str) -> None:
-        async with (
-            _holdfast(ground, count, each) if case == "Holdfast" else _published(ground, case, count, each) as gang
-        ):
+        if case == "Holdfast":
+            opened = by_holdfast(ground, document(count, each, "Recreate"))
+        else:
+            strategy, settings = PUBLISHED[case]
+            folder = f"{strategy}-{len(settings)}-{count}"
+            opened = by_published(ground, folder, document(count, each, strategy), **settings)
+        async with opened as gang:
             await _restarts(ground, case, gang, count, each)
 
     cases = [case for case in (*published, "Holdfast") if ground.wants(case.partition(",")[0])]
@@ -65,21 +69,27 @@ async def measure(
 
 
 @asynccontextmanager
-async def _published(ground: Ground, case: str, jobs: int, each: int) -> AsyncIterator[Gang]:
-    strategy, settings = PUBLISHED[case]
-    folder = ground.directory / f"{strategy}-{len(settings)}-{jobs}"
-    folder.mkdir()
-    async with ground.floor.turns[PROGRAM], open_peer(ground.stack, folder, **settings) as peer:
-        made = document(jobs, each, strategy)
+async def by_published(ground: Ground, folder: str, made: Json, **settings: Any) -> AsyncIterator[Gang]:
+    """Have the published controller for one JobSet.
+
+    Args:
+        ground: where.
+        folder: the name of a new folder for its files.
+        made: the JobSet.
+        settings: as `open_peer` takes them.
+    """
+    directory = ground.directory / folder
+    directory.mkdir()
+    async with ground.floor.turns[PROGRAM], open_peer(ground.stack, directory, **settings) as peer:
         yield Gang(ground.kube, peer.namespace, peer.pid, lambda: peer.create(made))
     await ground.drop(peer.namespace)
 
 
 @asynccontextmanager
-async def _holdfast(ground: Ground, jobs: int, each: int) -> AsyncIterator[Gang]:
+async def by_holdfast(ground: Ground, made: Json) -> AsyncIterator[Gang]:
+    """Have Holdfast for one JobSet."""
     async with open_holdfast(ground) as system:
         await system.warm()
-        made = document(jobs, each, "Recreate")
         workload = jobset_format.read(made, cluster=system.site.cluster, namespace=system.namespace)
         handle = system.site.client.get_workflow_handle(workload.workflow_id)
 
@@ -98,14 +108,14 @@ async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int)
     async with seeing(gang.kube, "v1", "Pod", gang.namespace, running=in_phase("Running")) as pods:
         begun = time.monotonic()
         await gang.start()
-        started = (await _whole(pods, 0, count))[-1] - begun
+        started = (await whole(pods, 0, count))[-1] - begun
         for restart in range(1, ground.options.repeats + 1):
             await ground.rest(3)
             before = await gang.events() if gang.events else 0
             failed = time.monotonic()
-            await fail(gang.kube, _of_attempt(pods, restart - 1)[0])
-            running = await _whole(pods, restart, count)
-            first = min(pod.begun for pod in _of_attempt(pods, restart))
+            await fail(gang.kube, of_attempt(pods, restart - 1)[0])
+            running = await whole(pods, restart, count)
+            first = min(pod.begun for pod in of_attempt(pods, restart))
             await ground.rest(3)
             values = {
                 "start_s": started,
@@ -126,17 +136,18 @@ def document(jobs: int, each: int, strategy: str) -> Json:
     return jobset("train", workers, failurePolicy={"maxRestarts": 100, "restartStrategy": strategy})
 
 
-def _of_attempt(pods: Seen, attempt: int) -> list[Life]:
+def of_attempt(pods: Seen, attempt: int) -> list[Life]:
+    """Return the pods of an attempt that were seen."""
     return [
         pod for pod in pods.lives.values() if (pod.last["metadata"].get("labels") or {}).get(ATTEMPT) == str(attempt)
     ]
 
 
-async def _whole(pods: Seen, attempt: int, count: int) -> list[float]:
+async def whole(pods: Seen, attempt: int, count: int) -> list[float]:
     """Wait until all pods of an attempt have run, and return when each first did, in order."""
 
     def running() -> list[float]:
-        return [pod.reached["running"] for pod in _of_attempt(pods, attempt) if "running" in pod.reached]
+        return [pod.reached["running"] for pod in of_attempt(pods, attempt) if "running" in pod.reached]
 
     await pods.until(lambda: len(running()) >= count, PATIENCE, f"all pods of attempt {attempt} run")
     return sorted(running())[:count]

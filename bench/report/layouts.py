@@ -163,6 +163,20 @@ GANG = Layout(
     ),
     base="JobSet",
 )
+EXCLUSIVE = Layout(
+    "exclusive",
+    "A rack for each Job (J21)",
+    "A JobSet of Jobs with ten pods each, whose topology is a label of two nodes: from its creation, or from the "
+    "failing of a pod (restart 1), until all pods run. Moved: pods that were made and deleted before. Refused: "
+    "creations of pods that a webhook refused. Misplaced: Jobs that are not alone in one rack.",
+    (
+        Column("whole_s", "all run", "s", ratio=True),
+        Column("moved", "moved"),
+        Column("refused", "refused"),
+        Column("misplaced", "misplaced"),
+    ),
+    base="JobSet",
+)
 HISTORY = Layout(
     "history",
     "What a life costs in history (i)",
@@ -297,6 +311,6 @@ PROFILE = Layout(
 )
 
 LAYOUTS = (
-    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, CLI, GANG, HISTORY, PROFILE),
+    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, CLI, GANG, EXCLUSIVE, HISTORY, PROFILE),
     *(CROWD, NODES, WORKERS, AGENTS, ROUNDS, INPLACE, ENGINE),
 )

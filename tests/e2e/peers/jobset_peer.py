@@ -1,9 +1,9 @@
 """The published JobSet controller beside ours: its own binary, CRD and admission webhooks, for one namespace.
 
 Its webhooks are on, for their namespace alone: what they fill in and refuse is what a JobSet's user gets. They serve
-with the certificate of the stack's API server, which is made for this machine. Those for pods are left out, since they
-only place pods of exclusive topologies. The controller itself watches all namespaces: on a stack where others have
-JobSets too it would run those as well.
+with the certificate of the stack's API server, which is made for this machine. Those for pods only place pods of
+exclusive topologies, and are left out unless they are asked for. The controller itself watches all namespaces: on a
+stack where others have JobSets too it would run those as well.
 """
 
 from __future__ import annotations
@@ -68,21 +68,24 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_peer(stack: Stack, directory: Path, namespace: str = "", **settings: Any) -> AsyncIterator[Peer]:
+async def open_peer(
+    stack: Stack, directory: Path, namespace: str = "", *, pods: bool = False, **settings: Any
+) -> AsyncIterator[Peer]:
     """Run the controller with a namespace of its own; all of it is gone afterwards but the definition of JobSets.
 
     That stays with the stack: a kind that ceases to be served may stand what counts quotas still for half a minute.
 
-    One at a time on a stack, since each runs everybody's JobSets. `settings` are those of its own configuration file
-    (`clientConnection`, ...), beside its defaults. A namespace that is given stays.
+    One at a time on a stack, since each runs everybody's JobSets. `pods` turns the webhooks for pods on. `settings` are
+    those of its own configuration file (`clientConnection`, `featureGates`, ...), beside its defaults. A namespace that
+    is given stays.
     """
     with file_lock(stack.directory / "jobset-peer.lock"):
-        async with _opened(stack, directory, namespace, settings) as peer:
+        async with _opened(stack, directory, namespace, settings, pods=pods) as peer:
             yield peer
 
 
 @asynccontextmanager
-async def _opened(stack: Stack, directory: Path, given: str, settings: Json) -> AsyncIterator[Peer]:
+async def _opened(stack: Stack, directory: Path, given: str, settings: Json, *, pods: bool) -> AsyncIterator[Peer]:
     (program,) = (await asyncio.to_thread(resolve, [PROGRAM], print)).values()
     definition = await asyncio.to_thread(_definition)
     kube = await Kube.connect(str(stack.kubeconfig))
@@ -99,7 +102,7 @@ async def _opened(stack: Stack, directory: Path, given: str, settings: Json) -> 
     await apply(kube, yaml.safe_load(definition.read_text()))
     if not given:
         await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes())
+    hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes(), pods=pods)
     process: subprocess.Popen[bytes] | None = None
     try:
         await until(lambda: _serves(kube), 60, "JobSets are served")
@@ -139,35 +142,34 @@ def _definition() -> Path:
     return source_of(TOOLS[PROGRAM]) / "config" / "components" / "crd" / "bases" / "jobset.x-k8s.io_jobsets.yaml"
 
 
-def _webhooks(namespace: str, url: str, authority: bytes) -> list[Json]:
-    """Return the published webhooks of JobSets, as config/components/webhook has them, for one namespace."""
-    found: list[Json] = []
-    for kind, path, name, operations in (
-        ("MutatingWebhookConfiguration", "/mutate-jobset-x-k8s-io-v1alpha2-jobset", "mjobset.kb.io", ["CREATE"]),
-        (
-            "ValidatingWebhookConfiguration",
-            "/validate-jobset-x-k8s-io-v1alpha2-jobset",
-            "vjobset.kb.io",
-            ["CREATE", "UPDATE"],
-        ),
-    ):
-        hook = {
+def _webhooks(namespace: str, url: str, authority: bytes, *, pods: bool) -> list[Json]:
+    """Return the published webhooks, as config/components/webhook has them, for one namespace."""
+
+    def hook(name: str, path: str, operations: list[str], group: str, version: str, resource: str) -> Json:
+        return {
             "name": name,
             "admissionReviewVersions": ["v1"],
             "clientConfig": {"url": f"{url}{path}", "caBundle": base64.b64encode(authority).decode()},
             "failurePolicy": "Fail",
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "rules": [
-                {
-                    "apiGroups": ["jobset.x-k8s.io"],
-                    "apiVersions": ["v1alpha2"],
-                    "operations": operations,
-                    "resources": ["jobsets"],
-                }
+                {"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": [resource]}
             ],
             "sideEffects": "None",
         }
-        found.append({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": namespace}, "webhooks": [hook]})
+
+    found: list[Json] = []
+    for kind, verb, letter, operations in (
+        ("MutatingWebhookConfiguration", "mutate", "m", ["CREATE"]),
+        ("ValidatingWebhookConfiguration", "validate", "v", ["CREATE", "UPDATE"]),
+    ):
+        path = f"/{verb}-jobset-x-k8s-io-v1alpha2-jobset"
+        hooks = [hook(f"{letter}jobset.kb.io", path, operations, "jobset.x-k8s.io", "v1alpha2", "jobsets")]
+        if pods:
+            of_jobsets = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
+            placing = hook(f"{letter}pod.kb.io", f"/{verb}--v1-pod", ["CREATE"], "", "v1", "pods")
+            hooks.append(placing | {"objectSelector": of_jobsets})
+        found.append({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": namespace}, "webhooks": hooks})
     return found
 
 
