@@ -18,12 +18,12 @@ from typing import Any
 from bench.ground import Ground, every
 from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
+from bench.systems.jobset import open_jobset
 from bench.usage import memory_of, peak_of
 from bench.work import fail
 from holdfast import names
 from holdfast.activities.kube.client import Kube
 from holdfast.formats.jobset import reader as jobset_format
-from tests.e2e.peers.jobset_peer import PROGRAM, open_peer
 from tests.e2e.peers.jobsets import P, jobset, replicated
 
 NAME = "gang"
@@ -67,12 +67,9 @@ async def measure(
 @asynccontextmanager
 async def _published(ground: Ground, case: str, jobs: int, each: int) -> AsyncIterator[Gang]:
     strategy, settings = PUBLISHED[case]
-    folder = ground.directory / f"{strategy}-{len(settings)}-{jobs}"
-    folder.mkdir()
-    async with ground.floor.turns[PROGRAM], open_peer(ground.stack, folder, **settings) as peer:
+    async with open_jobset(ground, f"{strategy}-{len(settings)}-{jobs}", **settings) as peer:
         made = document(jobs, each, strategy)
         yield Gang(ground.kube, peer.namespace, peer.pid, lambda: peer.create(made))
-    await ground.drop(peer.namespace)
 
 
 @asynccontextmanager
