@@ -37,7 +37,7 @@ async def measure(ground: Ground, jobs: tuple[int, ...] = JOBS, each: int = EACH
         made = document(count, each, "Recreate")
         made["metadata"]["annotations"] = {f"{P}exclusive-topology": RACK}
         folder = f"{NAME}-{count}"
-        opened = by_holdfast(ground, made) if case == HOLDFAST else by_published(ground, folder, made, pods=True)
+        opened = by_holdfast(ground, made) if case == HOLDFAST else by_published(ground, folder, made, places_pods=True)
         async with opened as gang:
             await _lives(ground, case, gang, count * each, racks)
 

@@ -18,12 +18,12 @@ from typing import Any
 from bench.ground import Ground, every
 from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
+from bench.systems.jobset import open_jobset
 from bench.usage import memory_of, peak_of
 from bench.work import fail
 from holdfast import names
 from holdfast.activities.kube.client import Kube
 from holdfast.formats.jobset import reader as jobset_format
-from tests.e2e.peers.jobset_peer import PROGRAM, open_peer
 from tests.e2e.peers.jobsets import P, jobset, replicated
 
 NAME = "gang"
@@ -76,13 +76,10 @@ async def by_published(ground: Ground, folder: str, made: Json, **settings: Any)
         ground: where.
         folder: the name of a new folder for its files.
         made: the JobSet.
-        settings: as `open_peer` takes them.
+        settings: as `open_jobset` takes them.
     """
-    directory = ground.directory / folder
-    directory.mkdir()
-    async with ground.floor.turns[PROGRAM], open_peer(ground.stack, directory, **settings) as peer:
+    async with open_jobset(ground, folder, **settings) as peer:
         yield Gang(ground.kube, peer.namespace, peer.pid, lambda: peer.create(made))
-    await ground.drop(peer.namespace)
 
 
 @asynccontextmanager

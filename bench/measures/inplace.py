@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from pathlib import Path
 
 from bench.ground import Ground, every
 from bench.seeing import Json
-from bench.systems.jobset import open_jobset, with_published_agent
+from bench.systems.jobset import open_in_place, with_published_agent
 from holdfast import names
 from tests.e2e.figures.in_place import Processes, in_place, pod_of, token, with_agent
 from tests.e2e.ground.held import open_real
@@ -30,10 +29,8 @@ IN_PLACE, RECREATED, PUBLISHED = "Holdfast", "Holdfast, recreated", "JobSet"
 
 async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     """Restart JobSets of these numbers of pods: in place, by recreation, and in place by the published controller."""
-    directory = ground.directory / NAME
-    directory.mkdir()
     cases = [
-        partial(_case, ground, directory, system, size)
+        partial(_case, ground, system, size)
         for size in sizes
         for system in (IN_PLACE, RECREATED, PUBLISHED)
         if ground.wants(system)
@@ -41,15 +38,15 @@ async def measure(ground: Ground, sizes: tuple[int, ...] = SIZES) -> None:
     await every(ground.options, cases)
 
 
-async def _case(ground: Ground, directory: Path, system: str, pods: int) -> None:
-    folder = directory / f"{system}-{pods}"
-    folder.mkdir()
+async def _case(ground: Ground, system: str, pods: int) -> None:
     life = _published if system == PUBLISHED else partial(_holdfast, system=system)
-    for repeat, values in enumerate(await life(ground, folder, pods=pods)):
+    for repeat, values in enumerate(await life(ground, f"{NAME}-{system}-{pods}", pods=pods)):
         ground.record(system, values, size={"pods": pods}, repeat=repeat)
 
 
-async def _holdfast(ground: Ground, directory: Path, *, system: str, pods: int) -> list[dict[str, float]]:
+async def _holdfast(ground: Ground, folder: str, *, system: str, pods: int) -> list[dict[str, float]]:
+    directory = ground.directory / folder
+    directory.mkdir()
     async with open_site(ground.stack, directory, prefix="i", judge=False) as site:
         await site.ready(site.launch(kubeconfig=None, **ground.options.worker), PATIENCE)
         if ground.options.warm:
@@ -57,11 +54,11 @@ async def _holdfast(ground: Ground, directory: Path, *, system: str, pods: int) 
         return await _life(site, system, pods, ground.options.repeats)
 
 
-async def _published(ground: Ground, directory: Path, *, pods: int) -> list[dict[str, float]]:
+async def _published(ground: Ground, folder: str, *, pods: int) -> list[dict[str, float]]:
     """As `_life`, by JobSet's controller: its programs do not know their attempt, but each restart renews them all."""
     number, found = token(), list[dict[str, float]]()
     programs = Processes(number)
-    async with open_jobset(ground, directory) as peer:
+    async with open_in_place(ground, folder) as peer:
         document = with_published_agent(in_place("train", number, pods, maxRestarts=ground.options.repeats), "train")
         (program,) = pod_of(document)["containers"]
         program["command"] = ["sh", "-c", f"exec sleep {number}0"]

@@ -1,4 +1,4 @@
-"""JobSet's own restarts in place: its controller with the gate on, and its published agent on the real node (J25)."""
+"""The published JobSet controller, and its restarts in place with its published agent on the real node (J25)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import io
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import yaml
@@ -26,11 +26,10 @@ from holdfast.local.system.ports import LOOPBACK
 from tests.e2e.figures.in_place import pod_of
 from tests.e2e.ground.held import real_node
 from tests.e2e.ground.site import until
-from tests.e2e.peers.jobset_peer import PROGRAM, Peer, open_peer
+from tests.e2e.peers.jobset_peer import IN_PLACE, PROGRAM, Peer, open_peer
 
 AGENT: Final = "jobset-agent"
 IMAGE: Final = "holdfast.local/jobset-agent:1"
-GATES: Final = {"InPlaceRestart": True}
 _MOUNTED: Final = "/cluster"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _RULES: Final = [
@@ -41,19 +40,40 @@ _RULES: Final = [
 
 
 @asynccontextmanager
-async def open_jobset(ground: Ground, directory: Path) -> AsyncIterator[Peer]:
-    """Run the published controller with restarts in place, and all that its agents need, in a namespace of its own."""
-    stack = ground.stack
-    await asyncio.to_thread(_import_agent, stack, directory)
+async def open_jobset(
+    ground: Ground, folder: str, *, gates: Iterable[str] = (), places_pods: bool = False, **settings: Any
+) -> AsyncIterator[Peer]:
+    """Run the controller, with a namespace of its own for its work, which is gone afterwards.
+
+    Args:
+        ground: where.
+        folder: of its log and configuration, in the ground's directory.
+        gates: the feature gates to switch on, such as `InPlaceRestart`; the others keep their defaults.
+        places_pods: whether its webhooks for pods are on, which place the pods of exclusive topologies.
+        settings: of its configuration file, beside its defaults.
+    """
+    directory = ground.directory / folder
+    directory.mkdir()
     async with (
         ground.floor.turns[PROGRAM],
-        real_node(stack),
-        open_peer(stack, directory, featureGates=GATES) as peer,
-        _reachable(stack) as server,
+        open_peer(ground.stack, directory, gates=gates, places_pods=places_pods, **settings) as peer,
     ):
-        await _admit(peer, server)
         yield peer
     await ground.drop(peer.namespace)
+
+
+@asynccontextmanager
+async def open_in_place(ground: Ground, folder: str) -> AsyncIterator[Peer]:
+    """Run the controller with restarts in place, and all that its agents need."""
+    stack = ground.stack
+    async with (
+        real_node(stack),
+        open_jobset(ground, folder, gates=(IN_PLACE,)) as peer,
+        _reachable(stack) as server,
+    ):
+        await asyncio.to_thread(_import_agent, stack, ground.directory / folder)
+        await _admit(peer, server)
+        yield peer
 
 
 def with_published_agent(document: Json, name: str) -> Json:

@@ -11,11 +11,10 @@ TEMPORAL_UI = "2.42.1"
 ETCD = "3.6.8"
 KWOK = "0.8.0"
 CONTAINERD = "2.2.1"
-JOBSET = "0.10.1"
+JOBSET = "0.12.0"
 VERSITYGW = "1.8.0"
 KUEUE = "0.19.2"
-APPWRAPPER = "1.1.2"
-APPWRAPPER_SUITE = "1.2.1"
+APPWRAPPER = "1.2.1"
 TRAINING_OPERATOR = "1.9.3"
 KUBERAY = "1.6.0"
 HELM = "3.19.5"
@@ -232,7 +231,7 @@ TOOLS: dict[str, Tool] = {
         ),
         Tool(
             name="appwrapper-suite",
-            version=APPWRAPPER_SUITE,
+            version=APPWRAPPER,
             module="appwrapper-suite",
             package="github.com/project-codeflare/appwrapper/test/e2e",
             seconds=120,

@@ -15,6 +15,7 @@ from holdfast.formats.jobset.document import API_VERSION, FAILED, KIND, PREFIX
 from holdfast.formats.jobset.reader import read
 from holdfast.formats.jobset.status import (
     COMPLETED,
+    RESTARTING,
     RESUMED,
     STARTED,
     STARTING,
@@ -141,6 +142,8 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
     else:
         told = status(workload, _status(workload, report, now))
         conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
+        if previous.get("restarts") == told["restarts"]:
+            conditions = [_not_anew(one, previous) for one in conditions]
         _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
         told.setdefault("restartsCountTowardsMax", 0)
@@ -207,6 +210,15 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
     if STARTED[0] in before and STARTED[0] not in found and STARTING[0] in found:
         found[STARTED[0]] = _shown(STARTED, is_true=False)
     return list(found.values())
+
+
+def _not_anew(shown: Json, previous: Json) -> Json:
+    """Return a condition; RestartingJobSet as it was if it was False: a resumption is no restart (row J17)."""
+    before = cast("list[Json]", previous.get("conditions") or [])
+    was = next((one for one in before if one.get("type") == RESTARTING[0]), None)
+    if was is None or shown["type"] != RESTARTING[0] or (was["status"], shown["status"]) != ("False", "True"):
+        return shown
+    return {key: was[key] for key in ("type", "status", "reason", "message")}
 
 
 def _shown(told: tuple[str, str, str], *, is_true: bool = True) -> Json:

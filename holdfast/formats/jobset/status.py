@@ -1,4 +1,4 @@
-"""A workload's status in JobSet's format: the `status` that its users and tools read, with the texts of v0.10.1."""
+"""A workload's status in JobSet's format: the `status` that its users and tools read, with the texts of v0.12.0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import Final
 
 from holdfast.formats.text import Json
-from holdfast.model import ActionKind, Component, CopyCounts, Phase, Reason, Scope, Status, Workload
+from holdfast.model import ActionKind, Component, CopyCounts, CopyRestarts, Phase, Reason, Scope, Status, Workload
 from holdfast.policy.failures.rules import rule_on
 from holdfast.profiles.jobset import NO_POLICY
 from holdfast.profiles.rules import RESTART
@@ -24,6 +24,16 @@ STARTED: Final = (
     "InOrderStartupPolicyCompleted",
     "in order startup policy has completed",
 )
+RESTARTING: Final = ("RestartingJobSet", "Restarting", "jobset is restarting")
+"""JobSet's reason names the rule; here causes and Events do (record 0002, row J17)."""
+_RESTARTED: Final[dict[Phase, tuple[str, str, str]]] = {
+    Phase.RUNNING: (RESTARTING[0], "JobsReady", "all jobs are ready"),
+    Phase.SUSPENDING: (RESTARTING[0], "JobSetSuspended", SUSPENDED[2]),
+    Phase.SUSPENDED: (RESTARTING[0], "JobSetSuspended", SUSPENDED[2]),
+    Phase.SUCCEEDED: (RESTARTING[0], "JobSetCompleted", COMPLETED[2]),
+    Phase.FAILED: (RESTARTING[0], "JobSetFailed", "jobset failed"),
+}
+"""What is told, as False, of a JobSet that restarted before, by its phase."""
 REACHED_MAXIMUM: Final = ("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
 _OWN_ENDS: Final = (
     Reason.RULE_LIMIT_EXCEEDED,
@@ -33,6 +43,7 @@ _OWN_ENDS: Final = (
 )
 """Ends for which JobSet has no reason: a rule's own limit, ignored failures, and what progress ends (row P4)."""
 _SUSPENSIONS: Final = (Reason.SUSPEND_REQUESTED, Reason.PREEMPTED)
+_RESTARTS: Final = (Reason.RESETTING, Reason.REQUEUED)
 
 
 def status(workload: Workload, status: Status) -> Json:
@@ -42,13 +53,13 @@ def status(workload: Workload, status: Status) -> Json:
         workload: The submitted workload.
         status: The workload's status.
     """
-    alone = [one for known in status.copy_restarts.values() for one in known.values()]
+    alone = _alone(status)
     # Restarts of single Jobs are counted apart from those of all Jobs, although both count towards one maximum.
     counted = next((budget.used for budget in status.budgets if budget.name == RESTART), 0)
     counted = max(0, counted - sum(one.charged for one in alone))
     conditions = _conditions(workload, status)
     found: Json = {"conditions": conditions} if conditions else {}
-    found["restarts"] = status.restarts - sum(one.restarts for one in alone)
+    found["restarts"] = _restarts(status)
     if counted:
         found["restartsCountTowardsMax"] = counted
     found |= _in_place(status)
@@ -63,6 +74,15 @@ def status(workload: Workload, status: Status) -> Json:
         for one in _replicated_jobs(workload)
     ]
     return found
+
+
+def _alone(status: Status) -> list[CopyRestarts]:
+    return [one for known in status.copy_restarts.values() for one in known.values()]
+
+
+def _restarts(status: Status) -> int:
+    """Return how often all Jobs were restarted."""
+    return status.restarts - sum(one.restarts for one in _alone(status))
 
 
 def _in_place(status: Status) -> Json:
@@ -123,6 +143,7 @@ def _conditions(workload: Workload, status: Status) -> list[Json]:
     suspended = status.phase in {Phase.SUSPENDING, Phase.SUSPENDED} or status.reason in _SUSPENSIONS
     if suspended or any(cause.reason in _SUSPENSIONS for cause in status.causes):
         found.append((SUSPENDED if suspended else RESUMED, suspended))
+    found += _restarting(status)
     if status.phase is Phase.SUCCEEDED:
         found.append((COMPLETED, True))
     if status.phase is Phase.FAILED:
@@ -138,6 +159,20 @@ def _conditions(workload: Workload, status: Status) -> list[Json]:
         }
         for (type_, reason, message), value in found
     ]
+
+
+def _restarting(status: Status) -> list[tuple[tuple[str, str, str], bool]]:
+    """Return whether all Jobs are restarting; nothing before their first restart (row J17)."""
+    if _restarts(status) <= 0:
+        return []
+    if status.phase in _RESTARTED:
+        return [(_RESTARTED[status.phase], False)]
+    if status.phase not in {Phase.PENDING, Phase.RESUMING, Phase.RESETTING}:
+        return []
+    decided = [one.reason for one in status.causes if one.reason in (*_RESTARTS, *_SUSPENSIONS)]
+    if decided and decided[-1] in _SUSPENSIONS:
+        return [(_RESTARTED[Phase.SUSPENDED], False)]  # It is being resumed.
+    return [(RESTARTING, True)]
 
 
 def _replicated_jobs(workload: Workload) -> tuple[Component, ...]:

@@ -69,12 +69,14 @@ async def test_J17_J8_a_story_at_the_terminal_from_submit_to_the_end(space: Spac
     await reach(space, handle, "Running", 2)
     assert "restarts 1 of 10" in await command(space.site, "explain", full)
     conditions, rest = await source_form(space, name)
-    assert (conditions, rest["restarts"], rest["restartsCountTowardsMax"]) == ([], 1, 1)
+    ready_again = condition("RestartingJobSet", "JobsReady", "all jobs are ready", holds=False)
+    assert (conditions, rest["restarts"], rest["restartsCountTowardsMax"]) == ([ready_again], 1, 1)
     await end_pod(space, job, 1)
     await reach(space, handle, "Failed")
     message = f"applying FailJobSet failure policy action (first failed job: {job})"
     conditions, rest = await source_form(space, name, expect=1)
-    assert conditions == [condition("Failed", "FailJobSetFailurePolicyAction", message)]
+    over = condition("RestartingJobSet", "JobSetFailed", "jobset failed", holds=False)
+    assert conditions == [over, condition("Failed", "FailJobSetFailurePolicyAction", message)]
     assert (rest["terminalState"], rest["restarts"], rest["restartsCountTowardsMax"]) == ("Failed", 1, 1)
     explained = await command(space.site, "explain", full)
     assert "rule failurePolicyRule0" in explained

@@ -1,9 +1,9 @@
 """The published JobSet controller beside ours: its own binary, CRD and admission webhooks, for one namespace.
 
 Its webhooks are on, for their namespace alone: what they fill in and refuse is what a JobSet's user gets. They serve
-with the certificate of the stack's API server, which is made for this machine. Those for pods only place pods of
-exclusive topologies, and are left out unless they are asked for. The controller itself watches all namespaces: on a
-stack where others have JobSets too it would run those as well.
+with the certificate of the stack's API server, which is made for this machine. Those for pods are on only if asked
+for: they place the pods of exclusive topologies, and label pods with their priority for that. The controller itself
+watches all namespaces: on a stack where others have JobSets too it would run those as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import secrets
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,8 @@ Json = dict[str, Any]
 PROGRAM = "jobset-controller"
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 ADMISSION = "admissionregistration.k8s.io/v1"
+IN_PLACE, SINGLE_JOBS = "InPlaceRestart", "RestartJob"
+"""Feature gates that are off by default: restarts in place, and restarts of single Jobs."""
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "jobsets.jobset.x-k8s.io")
 
 
@@ -69,23 +71,38 @@ class Peer:
 
 @asynccontextmanager
 async def open_peer(
-    stack: Stack, directory: Path, namespace: str = "", *, pods: bool = False, **settings: Any
+    stack: Stack,
+    directory: Path,
+    namespace: str = "",
+    *,
+    gates: Iterable[str] = (),
+    places_pods: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[Peer]:
     """Run the controller with a namespace of its own; all of it is gone afterwards but the definition of JobSets.
 
     That stays with the stack: a kind that ceases to be served may stand what counts quotas still for half a minute.
+    One at a time on a stack, since each runs everybody's JobSets.
 
-    One at a time on a stack, since each runs everybody's JobSets. `pods` turns the webhooks for pods on. `settings` are
-    those of its own configuration file (`clientConnection`, `featureGates`, ...), beside its defaults. A namespace that
-    is given stays.
+    Args:
+        stack: where.
+        directory: gets its log, configuration, and certificates.
+        namespace: that it is for, which stays; empty: one of its own.
+        gates: the feature gates to switch on (`IN_PLACE`, `SINGLE_JOBS`); the others keep their defaults.
+        places_pods: whether its webhooks for pods are on.
+        settings: of its own configuration file (`clientConnection`, ...), beside its defaults.
     """
+    if gates:
+        settings["featureGates"] = dict.fromkeys(gates, True)
     with file_lock(stack.directory / "jobset-peer.lock"):
-        async with _opened(stack, directory, namespace, settings, pods=pods) as peer:
+        async with _opened(stack, directory, namespace, settings, places_pods=places_pods) as peer:
             yield peer
 
 
 @asynccontextmanager
-async def _opened(stack: Stack, directory: Path, given: str, settings: Json, *, pods: bool) -> AsyncIterator[Peer]:
+async def _opened(
+    stack: Stack, directory: Path, given: str, settings: Json, *, places_pods: bool
+) -> AsyncIterator[Peer]:
     (program,) = (await asyncio.to_thread(resolve, [PROGRAM], print)).values()
     definition = await asyncio.to_thread(_definition)
     kube = await Kube.connect(str(stack.kubeconfig))
@@ -102,7 +119,8 @@ async def _opened(stack: Stack, directory: Path, given: str, settings: Json, *, 
     await apply(kube, yaml.safe_load(definition.read_text()))
     if not given:
         await kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    hooks = _webhooks(namespace, f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes(), pods=pods)
+    url, authority = f"https://127.0.0.1:{port}", (pki / "apiserver.crt").read_bytes()
+    hooks = _webhooks(namespace, url, authority, places_pods=places_pods)
     process: subprocess.Popen[bytes] | None = None
     try:
         await until(lambda: _serves(kube), 60, "JobSets are served")
@@ -142,35 +160,34 @@ def _definition() -> Path:
     return source_of(TOOLS[PROGRAM]) / "config" / "components" / "crd" / "bases" / "jobset.x-k8s.io_jobsets.yaml"
 
 
-def _webhooks(namespace: str, url: str, authority: bytes, *, pods: bool) -> list[Json]:
+def _webhooks(namespace: str, url: str, authority: bytes, *, places_pods: bool) -> list[Json]:
     """Return the published webhooks, as config/components/webhook has them, for one namespace."""
 
-    def hook(name: str, path: str, operations: list[str], group: str, version: str, resource: str) -> Json:
+    def hook(kind: str, name: str, path: str, operations: list[str]) -> Json:
+        group, version, resource = ("", "v1", "pods") if kind == "pod" else ("jobset.x-k8s.io", "v1alpha2", "jobsets")
+        of_jobset = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
         return {
             "name": name,
             "admissionReviewVersions": ["v1"],
             "clientConfig": {"url": f"{url}{path}", "caBundle": base64.b64encode(authority).decode()},
             "failurePolicy": "Fail",
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "objectSelector": of_jobset if kind == "pod" else {},
             "rules": [
                 {"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": [resource]}
             ],
             "sideEffects": "None",
         }
 
-    found: list[Json] = []
-    for kind, verb, letter, operations in (
-        ("MutatingWebhookConfiguration", "mutate", "m", ["CREATE"]),
-        ("ValidatingWebhookConfiguration", "validate", "v", ["CREATE", "UPDATE"]),
-    ):
-        path = f"/{verb}-jobset-x-k8s-io-v1alpha2-jobset"
-        hooks = [hook(f"{letter}jobset.kb.io", path, operations, "jobset.x-k8s.io", "v1alpha2", "jobsets")]
-        if pods:
-            of_jobsets = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
-            placing = hook(f"{letter}pod.kb.io", f"/{verb}--v1-pod", ["CREATE"], "", "v1", "pods")
-            hooks.append(placing | {"objectSelector": of_jobsets})
-        found.append({"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": namespace}, "webhooks": hooks})
-    return found
+    mutating = [hook("jobset", "mjobset.kb.io", "/mutate-jobset-x-k8s-io-v1alpha2-jobset", ["CREATE"])]
+    validating = [hook("jobset", "vjobset.kb.io", "/validate-jobset-x-k8s-io-v1alpha2-jobset", ["CREATE", "UPDATE"])]
+    if places_pods:
+        mutating.append(hook("pod", "mpod.kb.io", "/mutate--v1-pod", ["CREATE"]))
+        validating.append(hook("pod", "vpod.kb.io", "/validate--v1-pod", ["CREATE"]))
+    return [
+        {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": namespace}, "webhooks": hooks}
+        for kind, hooks in (("MutatingWebhookConfiguration", mutating), ("ValidatingWebhookConfiguration", validating))
+    ]
 
 
 async def _settled(kube: Kube) -> bool:

@@ -208,6 +208,24 @@ def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_
 
 
 @ROW("F16", level="pure")
+@ROW("J17", level="pure")
+def test_J17_one_that_restarted_and_is_resumed_is_not_restarting():
+    document = resource()
+    for phase, restarts, expected in (
+        (Phase.RESETTING, 1, "True"),
+        (Phase.RESUMING, 1, "True"),
+        (Phase.RUNNING, 1, "False"),
+        (Phase.SUSPENDED, 1, "False"),
+        (Phase.RESUMING, 1, "False"),
+        (Phase.RESUMING, 2, "True"),
+    ):
+        document["status"] = shown(document, report(phase, restarts=restarts))
+        found = condition(document["status"], "RestartingJobSet")
+        assert found is not None
+        assert found["status"] == expected, (phase, restarts)
+
+
+@ROW("F16", level="pure")
 def test_F16_one_that_cannot_be_read_shows_why():
     document = resource(successPolicy={"operator": "All", "targetReplicatedJobs": ["nobody"]})
     told = Report(sequence=0, phase=Phase.FAILED, reason=Reason.REFUSED, message="spec.x: no")

@@ -148,6 +148,49 @@ def test_suspended_and_resumed() -> None:
     assert conditions(ANY, told(causes=(cause,))) == [("Suspended", "False", "ResumeJobs", "jobset is resumed")]
 
 
+RESTARTING = ("RestartingJobSet", "True", "Restarting", "jobset is restarting")
+
+
+@pytest.mark.row("J17", level="pure")
+@pytest.mark.parametrize("phase", [Phase.RESETTING, Phase.PENDING, Phase.RESUMING])
+def test_J17_a_set_restarts_until_all_its_jobs_are_ready(phase: Phase) -> None:
+    assert conditions(ANY, told(phase, Reason.RESETTING, restarts=1)) == [RESTARTING]
+    assert not conditions(ANY, told(phase, Reason.RESETTING)), "its first start is no restart"
+
+
+@pytest.mark.row("J17", level="pure")
+@pytest.mark.parametrize(
+    ("phase", "reason", "message"),
+    [
+        (Phase.RUNNING, "JobsReady", "all jobs are ready"),
+        (Phase.SUSPENDED, "JobSetSuspended", "jobset is suspended"),
+        (Phase.SUCCEEDED, "JobSetCompleted", "jobset completed successfully"),
+        (Phase.FAILED, "JobSetFailed", "jobset failed"),
+    ],
+)
+def test_J17_why_a_set_that_restarted_no_longer_does(phase: Phase, reason: str, message: str) -> None:
+    status = told(phase, Reason.SUSPEND_REQUESTED, restarts=1)
+    assert ("RestartingJobSet", "False", reason, message) in conditions(ANY, status)
+
+
+@pytest.mark.row("J17", level="pure")
+def test_J17_a_resumption_is_no_restart_and_a_restart_after_it_is_one() -> None:
+    def cause(reason: Reason) -> Cause:
+        return Cause(time=SINCE, attempt=1, phase=Phase.RUNNING, reason=reason, message="")
+
+    restarted, suspended = cause(Reason.RESETTING), cause(Reason.SUSPEND_REQUESTED)
+    resuming = told(Phase.RESUMING, Reason.CREATING, restarts=1, causes=(restarted, suspended))
+    assert ("RestartingJobSet", "False", "JobSetSuspended", "jobset is suspended") in conditions(ANY, resuming)
+    again = told(Phase.RESUMING, Reason.CREATING, restarts=2, causes=(suspended, restarted))
+    assert RESTARTING in conditions(ANY, again)
+
+
+@pytest.mark.row("J23", level="pure")
+def test_J23_a_restart_of_a_single_job_is_none_of_all() -> None:
+    alone = {"a": {0: CopyRestarts(restarts=1, attempt=1, launches=1, at=SINCE)}}
+    assert not conditions(ANY, told(restarts=1, copy_restarts=alone))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
