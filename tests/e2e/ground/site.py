@@ -129,6 +129,8 @@ class Site:
     """The audit log's inode and size as the site was opened."""
     judged: set[str] = field(default_factory=set[str])
     """The workflow runs whose ledgers have been judged."""
+    judges: bool = True
+    """Whether it judges the ledgers of its workloads, by an audit log that tells what was written."""
 
     # --- workers
 
@@ -306,6 +308,8 @@ class Site:
         Raises:
             AssertionError: saying where a ledger is wrong.
         """
+        if not self.judges:
+            return
         plain = len(self.workers) == 1 and self.workers[0].plain and self.workers[0].process.poll() is None
         log = since(self.audit_log, *self.log_begun)
         with spent(CLEAN_UP):
@@ -460,10 +464,7 @@ def job(name: str = "train", pods: int = 2, complete: str = "", **fields: Any) -
 async def open_site(
     stack: Stack, directory: Path, *, temporal_address: str = "", prefix: str = "t", judge: bool = True
 ) -> AsyncIterator[Site]:
-    """Open a site of its own on a stack; of several Temporal servers, any that answers is used.
-
-    `judge`: judge the ledgers of its workloads at its end, by an audit log that tells what was written.
-    """
+    """Open a site of its own on a stack; of several Temporal servers, any that answers is used."""
     address = temporal_address or stack.temporal_address
     async with relayed(address) as target:
         kube = await Kube.connect(str(stack.kubeconfig))
@@ -481,6 +482,7 @@ async def open_site(
             cluster=cluster,
             temporal_address=address,
             log_begun=place_in(stack.audit_log),
+            judges=judge,
         )
         scene.OPEN.append(site)
         try:
@@ -489,8 +491,7 @@ async def open_site(
             scene.GATHERED.append(await asyncio.to_thread(scene.gather, site))
             raise
         else:
-            if judge:
-                await site.judge_ledgers()
+            await site.judge_ledgers()
         finally:
             scene.OPEN.remove(site)
             await site.close()
