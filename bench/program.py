@@ -18,6 +18,7 @@ from bench.measures import (
     crash,
     crowd,
     engine,
+    exclusive,
     gang,
     history,
     idle,
@@ -186,6 +187,18 @@ def rounds_(sizes: Sizes = "") -> None:
 def inplace_(sizes: Sizes = "") -> None:
     """A program of a JobSet of real containers is killed, until all run: in their pods, and in new ones; needs root."""
     _run(Plan(inplace.NAME, lambda on: inplace.measure(on, _numbers(sizes) or inplace.SIZES), real_node=True))
+
+
+@app.command("exclusive")
+def exclusive_(sizes: Sizes = "") -> None:
+    """A JobSet of so many Jobs of exclusive topologies, until all run: JobSet with its pod webhook, and Holdfast."""
+    _run(
+        Plan(
+            exclusive.NAME,
+            lambda on: exclusive.measure(on, _numbers(sizes) or exclusive.JOBS),
+            max(exclusive.NODES, *_numbers(sizes), 0),
+        )
+    )
 
 
 @app.command("all")

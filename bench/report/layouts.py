@@ -156,6 +156,21 @@ GANG = Layout(
     ),
     base="JobSet",
 )
+EXCLUSIVE = Layout(
+    "exclusive",
+    "A JobSet of exclusive topologies (J21)",
+    "One JobSet with ten pods a Job, each Job on a node of its own: from the first request until all pods run. JobSet has "
+    "its webhook for pods. Moved: pods deleted before that, to be made anew. Refused: creations of pods, each of which is "
+    "tried again. Wrong: Jobs that do not have one node to themselves at the end.",
+    (
+        Column("first_s", "first pod", "s"),
+        Column("running_s", "all running", "s", ratio=True),
+        Column("moved", "pods moved"),
+        Column("refused", "creations refused"),
+        Column("wrong", "wrong"),
+    ),
+    base="JobSet",
+)
 HISTORY = Layout(
     "history",
     "What a life costs in history (i)",
@@ -289,6 +304,6 @@ PROFILE = Layout(
 )
 
 LAYOUTS = (
-    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, CLI, GANG, HISTORY, PROFILE),
+    *(START, APPLIED, LATENCY, REMOVAL, CRASH, IDLE, CLI, GANG, EXCLUSIVE, HISTORY, PROFILE),
     *(CROWD, NODES, WORKERS, AGENTS, ROUNDS, INPLACE, ENGINE),
 )
