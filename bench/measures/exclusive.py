@@ -1,4 +1,4 @@
-"""A JobSet of exclusive topologies, until all its pods run: the published controller with its pod webhook, and Holdfast.
+"""A JobSet of exclusive topologies, until all its pods run: JobSet with its webhook for pods, and Holdfast.
 
 Each Job has a node to itself, the topology being the node's name. From the first request until all pods run. Moved are
 pods that were deleted before that, to be made anew elsewhere; refused are creations of pods, which the published

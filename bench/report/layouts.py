@@ -159,9 +159,9 @@ GANG = Layout(
 EXCLUSIVE = Layout(
     "exclusive",
     "A JobSet of exclusive topologies (J21)",
-    "One JobSet with ten pods a Job, each Job on a node of its own: from the first request until all pods run. JobSet has "
-    "its webhook for pods. Moved: pods deleted before that, to be made anew. Refused: creations of pods, each of which is "
-    "tried again. Wrong: Jobs that do not have one node to themselves at the end.",
+    "One JobSet with ten pods a Job, each Job on a node of its own: from the first request until all pods run. JobSet "
+    "has its webhook for pods. Moved: pods deleted before that, to be made anew. Refused: creations of pods, each of "
+    "which is tried again. Wrong: Jobs that do not have one node to themselves at the end.",
     (
         Column("first_s", "first pod", "s"),
         Column("running_s", "all running", "s", ratio=True),
