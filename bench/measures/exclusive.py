@@ -35,7 +35,7 @@ async def measure(ground: Ground, jobs: tuple[int, ...] = JOBS, each: int = EACH
 
     async def one(count: int, case: str) -> None:
         made = document(count, each, "Recreate")
-        made["metadata"]["annotations"] = {f"{P}exclusive-topology": RACK}
+        made["metadata"]["annotations"] = {f"alpha.{P}exclusive-topology": RACK}
         folder = f"{NAME}-{count}"
         opened = by_holdfast(ground, made) if case == HOLDFAST else by_published(ground, folder, made, places_pods=True)
         async with opened as gang:

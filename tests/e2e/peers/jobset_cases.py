@@ -12,7 +12,16 @@ from typing import Any, Final, Literal
 
 from tests.e2e.peers.jobsets import jobset, replicated
 from tests.policy.jobset import naive_jobset as naive
-from tests.policy.jobset.naive_jobset import FAIL, IGNORE_MAX, RESTART, JobFailure, JobSet, PolicyRule
+from tests.policy.jobset.naive_jobset import (
+    FAIL,
+    IGNORE_MAX,
+    RESTART,
+    RESTART_JOB,
+    RESTART_JOB_IGNORE_MAX,
+    JobFailure,
+    JobSet,
+    PolicyRule,
+)
 
 Json = dict[str, Any]
 COMPLETES: Final = "Complete"
@@ -46,8 +55,13 @@ PHRASES: Final = {
     "ReachedMaxRestarts": "jobset failed due to reaching max number of restarts",
     "FailJobSetFailurePolicyAction": "applying FailJobSet failure policy action",
 }
-LAST_ATTEMPT: Final = 3
-"""From this attempt on, counted from 0, nothing fails any more."""
+FAILURES: Final = 3
+"""So many failures befall a JobSet at most."""
+ACTIONS: Final = (
+    *(FAIL, RESTART, RESTART, IGNORE_MAX, IGNORE_MAX),
+    *(RESTART_JOB, RESTART_JOB, RESTART_JOB_IGNORE_MAX, RESTART_JOB_IGNORE_MAX),
+)
+"""What a rule may do; what is here twice is drawn twice as often."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ class Step:
     attempt: int
     """From 0, as the label restart-attempt counts."""
     events: tuple[Event, ...]
-    then: Literal["goes on", "restarts", "ends"]
+    then: Literal["goes on", "restarts", "restarts the Job", "ends"]
 
 
 @dataclass
@@ -83,6 +97,9 @@ class Case:
     """Jobs of the last attempt that have ended by themselves."""
     restarts: int = 0
     counted: int = 0
+    """Restarts of all Jobs that count towards the maximum."""
+    alone: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """By Job: how often it was restarted alone, and how often that counted towards the maximum (row J23)."""
     condition: tuple[str, str, str] = ("", "", "")
     """The last one: type, reason, message."""
 
@@ -90,6 +107,12 @@ class Case:
     def name(self) -> str:
         """The JobSet's name."""
         return self.document["metadata"]["name"]
+
+    @property
+    def is_by_job(self) -> bool:
+        """Whether a rule restarts single Jobs."""
+        rules = self.document["spec"].get("failurePolicy", {}).get("rules", ())
+        return any(rule["action"] in {RESTART_JOB, RESTART_JOB_IGNORE_MAX} for rule in rules)
 
     def __str__(self) -> str:
         told = "; ".join(
@@ -123,6 +146,8 @@ class _Life:
         self.jobs = {f"{name}-{index}": name for name in names for index in range(self.replicas[name])}
         self.case.pods = {job: MODES[self.modes[name]][1] for job, name in self.jobs.items()}
         self.done: list[str] = []
+        self.failures = 0
+        self.charged = 0
 
     def _some(self, values: tuple[str, ...]) -> list[str]:
         chosen = [value for value in values if self.random.random() < 0.5]
@@ -133,8 +158,7 @@ class _Life:
         reasons = tuple(self._some(tuple(MESSAGES))) if random.random() < 0.5 else ()
         targets = tuple(self._some(tuple(self.replicas))) if random.random() < 0.4 else ()
         patterns = tuple(self._some(PATTERNS)) if random.random() < 0.3 else ()
-        action = random.choice((FAIL, RESTART, RESTART, IGNORE_MAX, IGNORE_MAX))
-        return PolicyRule(f"rule{index}", action, reasons, targets, patterns)
+        return PolicyRule(f"rule{index}", random.choice(ACTIONS), reasons, targets, patterns)
 
     def _document(self) -> Json:
         spec: Json = {}
@@ -164,7 +188,7 @@ class _Life:
         while not self.case.condition[0]:
             left = [job for job in self.jobs if job not in self.done]
             job, attempt = self.random.choice(left), self.case.restarts
-            if attempt < LAST_ATTEMPT and self.random.random() < 0.6:
+            if self.failures < FAILURES and self.random.random() < 0.6:
                 self._fails(attempt, job, left)
             else:
                 self._completes(attempt, job)
@@ -179,6 +203,7 @@ class _Life:
         self.case.steps.append(Step(attempt, (Event(job, COMPLETES),), "ends" if over else "goes on"))
 
     def _fails(self, attempt: int, job: str, left: list[str]) -> None:
+        self.failures += 1
         event = self._failure(job)
         what = self._outcome(event)
         events = [event]
@@ -186,10 +211,18 @@ class _Life:
         # Two at once that come to the same, whichever is seen first, are one restart.
         if what[0] == "restart" and other.job != job and self._outcome(other) == what:
             events.append(other)
-        self.case.steps.append(Step(attempt, tuple(events), "restarts" if what[0] == "restart" else "ends"))
+        charged, self.charged = what[1] - self.charged, what[1]
         if what[0] == "restart":
-            self.case.restarts, self.case.counted, self.done = attempt + 1, what[1], []
+            self.case.steps.append(Step(attempt, tuple(events), "restarts"))
+            self.case.restarts, self.done = attempt + 1, []
+            self.case.counted += charged
             return
+        if what[0] == "restart the Job":
+            self.case.steps.append(Step(attempt, (event,), "restarts the Job"))
+            restarts, counted = self.case.alone.get(job, (0, 0))
+            self.case.alone[job] = (restarts + 1, counted + charged)
+            return
+        self.case.steps.append(Step(attempt, (event,), "ends"))
         told = f"{PHRASES[what[2]]} (first failed job: {self.case.name}-{job})"
         self.case.finished = [*self.done, job]
         self.case.condition = ("Failed", what[2], told)
@@ -198,14 +231,17 @@ class _Life:
         return Event(job, self.random.choice((self.modes[self.jobs[job]], CODE, CODE, DEADLINE)))
 
     def _outcome(self, event: Event) -> tuple[str, int, str]:
-        """Return what a failure comes to: `restart` or `fail`, what is counted then, and why it failed."""
+        """Return what a failure comes to, what counts towards the maximum then, and why it failed.
+
+        It comes to `restart`, `restart the Job`, or `fail`.
+        """
         if self.unruled:
-            return ("fail", self.case.counted, "FailedJobs")
+            return ("fail", self.charged, "FailedJobs")
         failure = JobFailure(event.job, self.jobs[event.job], event.fate, 0, MESSAGES[event.fate])
-        jobset = JobSet(self.maximum, self.rules, self.case.counted)
+        jobset = JobSet(self.maximum, self.rules, self.charged)
         outcome = naive.execute(jobset, [failure])
-        if outcome.what == "restart":
-            return ("restart", outcome.counted, "")
+        if outcome.what in {"restart", "restart replicated job"}:
+            return ("restart" if outcome.what == "restart" else "restart the Job", outcome.counted, "")
         action, _ = naive.rule_for(jobset, failure)
         return ("fail", outcome.counted, "FailJobSetFailurePolicyAction" if action == FAIL else "ReachedMaxRestarts")
 

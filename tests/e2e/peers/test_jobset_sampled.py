@@ -20,7 +20,7 @@ from holdfast.local import Stack
 from tests.e2e.ground.space import Space
 from tests.e2e.peers.jobset_cases import Case, case
 from tests.e2e.peers.jobset_lives import OURS, PUBLISHED, Differs, Sight, labels, live, looking
-from tests.e2e.peers.jobset_peer import Peer, open_peer
+from tests.e2e.peers.jobset_peer import SINGLE_JOBS, Peer, open_peer
 
 COUNT = int(os.environ.get("HOLDFAST_JOBSETS", "40"))
 FIRST = int(os.environ.get("HOLDFAST_JOBSET_SEED", "1"))
@@ -60,10 +60,27 @@ def told(status: Json, labelled: Json) -> Json:
         "terminalState": status.get("terminalState"),
         "restarts": status.get("restarts", 0),
         "restartsCountTowardsMax": status.get("restartsCountTowardsMax", 0),
+        "alone": {
+            each["name"]: (each["jobRestarts"], each.get("jobRestartsCountTowardsMax"))
+            for each in status["replicatedJobsStatus"]
+            if "jobRestarts" in each
+        },
         "conditions": sorted((each["type"], each["status"], each["reason"], each["message"]) for each in conditions),
         "ended": sorted((each["name"], each["succeeded"], each["failed"]) for each in status["replicatedJobsStatus"]),
         "labels": labelled,
     }
+
+
+def alone(one: Case) -> dict[str, tuple[list[int], list[int] | None]]:
+    """Return how often Jobs were restarted alone, as a status tells it: by replicated job and index (row J23)."""
+    found: dict[str, tuple[list[int], list[int] | None]] = {}
+    for job in one.document["spec"]["replicatedJobs"]:
+        name = job["name"]
+        each = [one.alone.get(f"{name}-{index}", (0, 0)) for index in range(job["replicas"])]
+        if any(restarts for restarts, _ in each):
+            counted = [count for _, count in each]
+            found[name] = ([restarts for restarts, _ in each], counted if any(counted) else None)
+    return found
 
 
 def written(one: Case, end: Json) -> list[str]:
@@ -72,6 +89,7 @@ def written(one: Case, end: Json) -> list[str]:
         "terminalState": one.condition[0],
         "restarts": one.restarts,
         "restartsCountTowardsMax": one.counted,
+        "alone": alone(one),
         "condition": [(one.condition[0], "True", *one.condition[1:])],
     }
     found = {**end, "condition": [each for each in end["conditions"] if each[0] in {"Completed", "Failed"}]}
@@ -109,13 +127,14 @@ async def differences(peer: Peer, theirs: Sight, space: Space, here: Sight, one:
 @pytest.mark.row("J12", level="e2e")
 @pytest.mark.row("J16", level="e2e")
 @pytest.mark.row("J17", level="e2e")
+@pytest.mark.row("J23", level="e2e")
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, BATCH))
 async def test_J5_sampled_jobsets_end_as_under_the_published_controller(
     stack: Stack, space: Space, tmp_path: Path, first: int
 ) -> None:
     cases = [case(seed) for seed in range(first, min(first + BATCH, FIRST + COUNT))]
     async with (
-        open_peer(stack, tmp_path, **RAISED) as peer,
+        open_peer(stack, tmp_path, gates=(SINGLE_JOBS,), **RAISED) as peer,
         looking(space.site.kube, peer.namespace, PUBLISHED) as theirs,
         looking(space.site.kube, space.namespace, OURS) as here,
     ):
@@ -124,8 +143,10 @@ async def test_J5_sampled_jobsets_end_as_under_the_published_controller(
     differ = ["\n".join(one) for one in found if one]
     ends = Counter(one.condition[1] for one in cases)
     attempts = sum(one.restarts + 1 for one in cases)
+    single = sum(restarts for one in cases for restarts, _ in one.alone.values())
     print(
-        f"MEASURED {len(cases)} JobSets from seed {first}, {attempts} attempts, {len(differ)} differ, "
+        f"MEASURED {len(cases)} JobSets from seed {first}, {attempts} attempts, {single} single Jobs restarted, "
+        f"{len(differ)} differ, "
         f"{dict(ends)}, in {time.monotonic() - begun:.0f} s"
     )
     assert not differ, "\n\n".join(differ)
