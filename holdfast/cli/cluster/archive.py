@@ -9,6 +9,7 @@ import typer
 
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import emit, say
+from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.past import Story
@@ -53,7 +54,11 @@ def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) 
 
     written, there, missing = asyncio.run(go())
     document = {"archive": source, "written": written, "there": there, "missing": missing}
-    emit(document, output, lambda: f"{source}: {written} histories written, {there} were there, {missing} not kept")
+    emit(
+        document,
+        output,
+        lambda: f"{source}: {counted(written, 'history', 'histories')} written, {there} were there, {missing} not kept",
+    )
     if missing:
         raise typer.Exit(EXIT_REFUSED)
 

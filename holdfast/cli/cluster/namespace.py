@@ -12,6 +12,7 @@ from holdfast.cli.cluster.uninstall import Workloads, remove
 from holdfast.cli.common.options import HERE, Context, Installation, Kubeconfig, Output, Place, grouped
 from holdfast.cli.common.output import dumped
 from holdfast.errors import HoldfastError, NotReachable
+from holdfast.model.words import counted
 
 app = typer.Typer(help="Prepare Kubernetes namespaces for workloads, and close them.", no_args_is_help=True)
 
@@ -87,7 +88,10 @@ def enable(
     if dry_run:
         typer.echo("---\n".join(dumped(document, Output.YAML) for document in made).rstrip("\n"))
         return
-    typer.echo(f"namespace {name} is enabled: {len(made)} objects applied, components are created as {service_account}")
+    typer.echo(
+        f"namespace {name} is enabled: {counted(len(made), 'object')} applied, "
+        f"components are created as {service_account}"
+    )
 
 
 @app.command()

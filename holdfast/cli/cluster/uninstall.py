@@ -15,6 +15,7 @@ import typer
 from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Context, Installation, Kubeconfig, Place, grouped
 from holdfast.errors import HoldfastError
+from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.worker.cleanup.sweep_lookup import Ground
@@ -125,7 +126,8 @@ def add_to(app: typer.Typer, panel: str) -> None:
 def _tell(ground: Ground, workflows: int, things: int) -> None:
     site = ground.site
     _say(f"cluster {site.cluster}, installation {site.installation}, Temporal namespace {ground.client.namespace}")
-    _say(f"{workflows} graphs and workloads are under way, {things} objects stand for them")
+    running = counted(workflows, "graph or workload", "graphs and workloads")
+    _say(f"under way: {running}; {counted(things, 'object stands', 'objects stand')} for them")
 
 
 def _confirm(ground: Ground) -> None:

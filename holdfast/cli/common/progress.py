@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.common.live import LiveLine
 from holdfast.errors import HoldfastError
+from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.cli.common.options import Chosen
@@ -129,7 +130,7 @@ def doing(view: StatusView, activities: Sequence[ActivityView], now: datetime) -
     parts = [phase_word(status)]
     if progress is not None and progress.pods is not None:
         total = max(status.pods.expected, progress.pods)
-        parts.append(f"{total - progress.pods} of {total} pods gone")
+        parts.append(f"{total - progress.pods:,} of {counted(total, 'pod')} gone")
         if progress.remaining:
             more = progress.remaining_total - 1
             parts.append(f"left: {progress.remaining[0]}" + (f" and {more} more" if more > 0 else ""))

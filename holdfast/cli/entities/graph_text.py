@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from holdfast.cli.common import screen
 from holdfast.model.entities.graph import EdgeKind, GraphNode, GraphStatus, ItemPhase
+from holdfast.model.words import counted
 from holdfast.policy.entities.graph import is_there
 
 _WIDTH: Final = 160
@@ -35,7 +36,10 @@ def drawn(told: GraphStatus) -> str:
 
 
 def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
-    parts = [node.name if node.tasks is None else f"{node.name} [{node.tasks} tasks]", phases_text(told, node)]
+    parts = [
+        node.name if node.tasks is None else f"{node.name} [{counted(node.tasks, 'task')}]",
+        phases_text(told, node),
+    ]
     came = [edge for edge in node.after if edge.on is not EdgeKind.MUTEX]
     shown = [f"{edge.node} {edge.on.value}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
     if shown:

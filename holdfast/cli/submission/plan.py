@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.cli.common.ask import confirmed, interactive
 from holdfast.cli.common.output import say
 from holdfast.errors import HoldfastError
+from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.model import Workload
@@ -44,7 +45,7 @@ def text(workloads: Sequence[Workload]) -> str:
 
     pods = sum(one.expected_pods for one in workloads)
     clusters = ", ".join(sorted({one.cluster for one in workloads}))
-    total = f"{len(workloads):,} workload{'' if len(workloads) == 1 else 's'}, {pods:,} pod{'' if pods == 1 else 's'}"
+    total = f"{counted(len(workloads), 'workload')}, {counted(pods, 'pod')}"
     largest = sorted(workloads, key=lambda one: -one.expected_pods)
     rows = [
         (one.namespace, one.name, f"{one.expected_pods:,}", one.run_as, one.queue, contents(one))

@@ -16,6 +16,7 @@ from holdfast.cli.common import complete, kubectl, screen
 from holdfast.cli.common.options import HERE, AllNamespaces, Columns, Namespace, Place, WideFormat, grouped, session
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.silence import READ, warn
+from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Summary
@@ -94,9 +95,11 @@ class Listing:
         elif len(self.found) > limit:
             notes.append(f"showing {limit:,} of {total} workloads: --limit shows more")
         if self.foreign:
-            count = "1 workflow" if len(self.foreign) == 1 else f"{len(self.foreign)} workflows"
             some = ", ".join(self.foreign[:3]) + (", ..." if len(self.foreign) > 3 else "")
-            notes.append(f"left out: {count} of type Workload that Holdfast did not begin ({some})")
+            notes.append(
+                f"left out: {counted(len(self.foreign), 'workflow')} of type Workload that Holdfast did not begin "
+                f"({some})"
+            )
         return notes
 
 

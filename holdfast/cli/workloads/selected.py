@@ -18,6 +18,7 @@ from holdfast.cli.common.several import emit_all, named_by
 from holdfast.cli.workloads.listing import Listing, Selection, Sort, select
 from holdfast.cli.workloads.steer import Wish, steer
 from holdfast.errors import HoldfastError
+from holdfast.model.words import counted
 
 _SHOWN: Final = 20
 """How many selected workloads are shown before the question."""
@@ -132,7 +133,7 @@ def _selected(verb: str, selection: Selection, namespace: str | None, place: Pla
 
     listing = asyncio.run(find())
     found = [one for one in listing.found if changes(verb, one.phase)]
-    count = f"{len(found):,} workload{'' if len(found) == 1 else 's'}"
+    count = counted(len(found), "workload")
     where = f"{f'namespace {namespace}' if namespace else 'all namespaces'} on cluster {cluster}"
     if listing.cut:
         raise HoldfastError(f"more than {len(listing.found):,} workloads match: select fewer (-l, --phase, --queue)")

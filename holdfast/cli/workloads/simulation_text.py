@@ -8,6 +8,7 @@ from datetime import timedelta
 from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
 from holdfast.model import Phase, format_duration
+from holdfast.model.words import counted
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
@@ -55,7 +56,7 @@ def _summary(summary: Summary) -> list[str]:
         ("time lost", _lost(summary)),
     ]
     if summary.replacements:
-        rows.insert(4, ("made again", f"{summary.replacements} times within an attempt"))
+        rows.insert(4, ("made again", f"{counted(summary.replacements, 'time')} within an attempt"))
     lines = ["SUMMARY", *(f"{label:<12}{text}" for label, text in rows)]
     if summary.deadlines:
         lines += ["", "DEADLINES", _deadlines(summary)]

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.model import NodeBook, NodeWord
 from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerState, ProvisionerStatus
-from holdfast.model.words import escaped
+from holdfast.model.words import counted, escaped
 from holdfast.policy.nodes.fence import FENCES_AT_ONCE
 from holdfast.policy.nodes.fences import Places
 from holdfast.policy.nodes.provisioner import in_order, verb_of
@@ -113,7 +113,7 @@ def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
         if record.word is not NodeWord.FENCING or not record.ours:
             continue
         if record.asked is None and before >= FENCES_AT_ONCE:
-            rest = f"{before} others are asked for before it"
+            rest = f"{counted(before, 'other is', 'others are')} asked for before it"
         else:
             rest = "it is to be asked for" if record.asked is None else "it is asked for again"
         found[record.name] = pending.get(record.name) or record.unasked or ended.get(record.name) or rest
