@@ -9,7 +9,6 @@ import typer
 
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import emit, say
-from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.past import Story
@@ -29,13 +28,14 @@ def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) 
     Run it more often than the retention is long, for example once a day. It writes what the archive does not have yet,
     and changes nothing in Temporal. `history`, `goodput` and `report` read it with --archive.
     """
+    from holdfast.model.words import counted, plain
+
     cluster = place.required()
 
     async def go() -> tuple[int, int, int]:
         from temporalio.service import RPCError
 
         from holdfast.client.connection import explained
-        from holdfast.model.words import plain
         from holdfast.past.archive import opened
 
         written = there = missing = 0

@@ -12,7 +12,6 @@ from holdfast.cli.cluster.uninstall import Workloads, remove
 from holdfast.cli.common.options import HERE, Context, Installation, Kubeconfig, Output, Place, grouped
 from holdfast.cli.common.output import dumped
 from holdfast.errors import HoldfastError, NotReachable
-from holdfast.model.words import counted
 
 app = typer.Typer(help="Prepare Kubernetes namespaces for workloads, and close them.", no_args_is_help=True)
 
@@ -56,6 +55,7 @@ def enable(
 
     You need the right to grant these yourself; the worker has no such rights.
     """
+    from holdfast.model.words import counted
     from holdfast.worker.cleanup.namespace import enable as enable_namespace
     from holdfast.worker.cleanup.namespace import manifests
 

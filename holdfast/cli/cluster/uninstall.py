@@ -15,7 +15,6 @@ import typer
 from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Context, Installation, Kubeconfig, Place, grouped
 from holdfast.errors import HoldfastError
-from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.worker.cleanup.sweep_lookup import Ground
@@ -124,6 +123,8 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 
 def _tell(ground: Ground, workflows: int, things: int) -> None:
+    from holdfast.model.words import counted
+
     site = ground.site
     _say(f"cluster {site.cluster}, installation {site.installation}, Temporal namespace {ground.client.namespace}")
     running = counted(workflows, "graph or workload", "graphs and workloads")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.common.live import LiveLine
 from holdfast.errors import HoldfastError
-from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.cli.common.options import Chosen
@@ -124,6 +123,7 @@ def doing(view: StatusView, activities: Sequence[ActivityView], now: datetime) -
     """Say it: `Suspending, 61 of 64 pods gone, left: Pod worker-3 (finalizer example.com/hold)`."""
     from holdfast.cli.common.render import phase_word
     from holdfast.model import Phase
+    from holdfast.model.words import counted
 
     status = view.status
     progress = next((one for each in activities for one in each.progress if one.pods is not None), None)

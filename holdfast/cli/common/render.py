@@ -115,6 +115,10 @@ def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "", *, count
     return packed(parts, " · ")
 
 
+ENDED: Final = {"Terminated": "terminated", "TimedOut": "timed out", "Canceled": "cancelled"}
+"""How a workflow was ended from outside, by Temporal's status of it: its last phase is no longer true."""
+
+
 class Phased(Protocol):
     """Anything that has been in a phase of an attempt: a status, a summary, a cause, a line of a simulation."""
 
@@ -281,9 +285,5 @@ def _kind(kind: str) -> str:
 
 
 def _phase(each: Summary) -> str:
-    note = {
-        "Terminated": " (workflow terminated)",
-        "TimedOut": " (workflow timed out)",
-        "Canceled": " (workflow cancelled)",
-    }
-    return (phase_word(each) or "?") + note.get(each.execution, "")
+    phase = phase_word(each) or "?"
+    return f"workflow {ENDED[each.execution]} (was {phase})" if each.execution in ENDED else phase

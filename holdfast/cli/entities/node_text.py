@@ -59,7 +59,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             (str(one.number), verb_of(one.action), one.node, str(one.result), age(now - one.ended_at), one.said)
             for one in told.outcomes[:10]
         ]
-        parts.append(table(("ID", "ENDED", "NODE", "RESULT", "AGO", "SAID"), ended))
+        parts.append(table(("ID", "ENDED", "NODE", "RESULT", "AGO", "MESSAGE"), ended))
     return "\n\n".join(parts)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from holdfast.cli.common.ask import confirmed, interactive
 from holdfast.cli.common.output import say
 from holdfast.errors import HoldfastError
-from holdfast.model.words import counted
 
 if TYPE_CHECKING:
     from holdfast.model import Workload
@@ -41,6 +40,7 @@ def agree(workloads: Sequence[Workload], *, plan: bool, yes: bool) -> None:
 def text(workloads: Sequence[Workload]) -> str:
     """Return what will be made: a line of totals, then a table with the largest workloads first."""
     from holdfast.cli.common.render import table
+    from holdfast.model.words import counted
     from holdfast.workflows.start import contents
 
     pods = sum(one.expected_pods for one in workloads)

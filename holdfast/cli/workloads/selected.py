@@ -18,7 +18,6 @@ from holdfast.cli.common.several import emit_all, named_by
 from holdfast.cli.workloads.listing import Listing, Selection, Sort, select
 from holdfast.cli.workloads.steer import Wish, steer
 from holdfast.errors import HoldfastError
-from holdfast.model.words import counted
 
 _SHOWN: Final = 20
 """How many selected workloads are shown before the question."""
@@ -130,6 +129,7 @@ def _selected(verb: str, selection: Selection, namespace: str | None, place: Pla
             return await select(holdfast, Sort.NAME, cluster=cluster, namespace=namespace, running=True, **terms)
 
     from holdfast.cli.common import render
+    from holdfast.model.words import counted
 
     listing = asyncio.run(find())
     found = [one for one in listing.found if changes(verb, one.phase)]

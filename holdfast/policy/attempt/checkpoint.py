@@ -276,7 +276,7 @@ def asked_to_save(pods: int) -> str:
 
 
 def _saved_of(answers: Answers, request: CheckpointRequest) -> str:
-    return f"{answers.done} of {counted(request.running, 'pod')} {'has' if answers.done == 1 else 'have'} saved"
+    return f"{answers.done:,} of {counted(request.running, 'pod has', 'pods have')} saved"
 
 
 def _extends(spec: Workload, state: State, request: CheckpointRequest, answers: Answers) -> bool:

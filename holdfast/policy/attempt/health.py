@@ -236,9 +236,9 @@ def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, compon
 def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> Failure:
     """Return the failure of pods that are late when their grace ends."""
     if reason is Reason.PODS_NOT_ADMITTED:
-        text = f"{_part(one.absent, one.expected)} {'was' if one.absent == 1 else 'were'} not created in time"
+        text = f"{one.absent:,} of {counted(one.expected, 'pod was', 'pods were')} not created in time"
     else:
-        text = f"{_part(one.unready, one.expected)} did not run in time"
+        text = f"{one.unready:,} of {counted(one.expected, 'pod')} did not run in time"
     return _late(attempt, reason, time, text, one.component)
 
 
@@ -248,12 +248,8 @@ def insufficiency(attempt: Attempt, back: Starting, time: datetime) -> Failure:
 
 
 def idle(unready: int, expected: int) -> str:
-    """Say how many pods do not run: `1 of 2 pods does not run`."""
-    return f"{_part(unready, expected)} {'does' if unready == 1 else 'do'} not run"
-
-
-def _part(number: int, expected: int) -> str:
-    return f"{number:,} of {counted(expected, 'pod')}"
+    """Say how many pods do not run: `1 of 2 pods do not run`."""
+    return f"{unready:,} of {counted(expected, 'pod does', 'pods do')} not run"
 
 
 def _orphaned(attempt: Attempt, seen: Observation) -> Failure:

@@ -245,7 +245,7 @@ class _Books:
         ended = good + bad + counts[ItemPhase.CANCELLED]
         waits = f"{other.name} to {_DONE[edge.on]}"
         if total > 1:
-            waits += f" ({ended} of {total} {'has' if ended == 1 else 'have'} ended)"
+            waits += f" ({ended} of {total} have ended)"
         match edge.on:
             case EdgeKind.SUCCESS:
                 never = f"{other.name} has not succeeded" if bad + lost else ""
@@ -350,7 +350,7 @@ def _message(state: GraphState) -> str:
 
 
 def _ended(count: int, total: int) -> str:
-    return f"{count:,} of {counted(total, 'workload')} {'has' if count == 1 else 'have'} ended"
+    return f"{count:,} of {counted(total, 'workload has', 'workloads have')} ended"
 
 
 def _listed(between: str, words: Sequence[str]) -> str:

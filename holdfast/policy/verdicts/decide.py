@@ -274,8 +274,8 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
     if back is not None and back.until is not None and now < back.until:
         ruling = rule_on(state.policy, insufficiency(attempt, back, now))
         if ruling.action.kind is not ActionKind.IGNORE:
-            which = f"{back.unready} of {counted(back.expected, 'pod')} {'is' if back.unready == 1 else 'are'}"
-            waits.append(Wait(back.until, f"warm-up grace: {which} starting again"))
+            which = f"{back.unready:,} of {counted(back.expected, 'pod is', 'pods are')} starting again"
+            waits.append(Wait(back.until, f"warm-up grace: {which}"))
     return min(waits, key=lambda wait: wait.until, default=None)
 
 
