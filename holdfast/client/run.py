@@ -28,6 +28,7 @@ from holdfast.client.found import check_own
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
+from holdfast.client.summary import abandoned
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
 from holdfast.model import Explanation, Phase, Reason, Status
@@ -550,7 +551,7 @@ class Run:
 
     async def _abnormal(self, description: WorkflowExecutionDescription, status: Status | None) -> HoldfastError:
         """Return the error that says why a workflow is over although its workload has no outcome."""
-        word = description.status.name.lower() if description.status else "closed"
+        word = description.status.name.lower().replace("_", " ") if description.status else "closed"
         if description.status is WorkflowExecutionStatus.FAILED:
             try:
                 await self.handle.result()
@@ -558,8 +559,8 @@ class Run:
                 return HoldfastError(f"{self._where} was refused: {_innermost(error)}")
         uid = status.uid if status is not None else self.uid
         return HoldfastError(
-            f"{self._where}: its workflow was {word} from outside, so that nobody removed its objects: "
-            f"`holdfast sweep` does; `kubectl -n {self.namespace} get all -l {names.LABEL_WORKLOAD_UID}={uid}` lists it"
+            f"{self._where}: {abandoned(word)}; "
+            f"`kubectl -n {self.namespace} get all -l {names.LABEL_WORKLOAD_UID}={uid}` lists it"
         )
 
     def _explained(self, error: RPCError) -> HoldfastError:

@@ -15,7 +15,7 @@ from holdfast.activities.entities.executions import sight
 from holdfast.codec.codec import is_undecodable
 from holdfast.errors import NotAnswering, Undecodable
 from holdfast.model import Payload, Time, format_duration
-from holdfast.worker.runtime.pollers import polled
+from holdfast.worker.runtime.pollers import how_to_serve, polled
 
 ANSWER_TIMEOUT: Final = timedelta(seconds=3)
 """How long a worker has to answer. Every command reports within 5 s that no answer came."""
@@ -78,14 +78,14 @@ async def silence_of(
         role: the role of the worker that would answer.
         waited: how long the worker had to answer, if one polls.
     """
-    remedy = f"start one: `holdfast worker --roles {role}`"
+    begin = how_to_serve(role)
     queue = description.task_queue or names.QUEUE_WORKFLOWS
     try:
         found = await polled(client, queue)
     except RPCError as error:
-        return Silence(why=f"no worker answers, and Temporal does not say who polls: {error.message}", remedy=remedy)
+        return Silence(why=f"no worker answers, and Temporal does not say who polls: {error.message}", remedy=begin)
     if not found.served:
-        return Silence(why=f"no worker answers: {found.sentence(datetime.now(UTC))}", since=found.last, remedy=remedy)
+        return Silence(why=f"no worker answers: {found.sentence(datetime.now(UTC))}", since=found.last, remedy=begin)
     if undecodable := await _undecodable(client, description):
         why = f"no worker can answer: {undecodable} ({found.identity} polls)"
         return Silence(why=why, since=found.last, remedy="see docs/how-to/encryption.md")
@@ -95,7 +95,7 @@ async def silence_of(
         return Silence(why=why, since=found.last, remedy="the worker's log says why it fails")
     within, told = format_duration(waited), found.sentence(datetime.now(UTC))
     why = f"no worker answered within {within} ({told}): it has just ended, or is overloaded"
-    return Silence(why=why, since=found.last, remedy=f"`holdfast doctor` knows in a minute; if it has ended, {remedy}")
+    return Silence(why=why, since=found.last, remedy=f"`holdfast doctor` knows in a minute; if it has ended, {begin}")
 
 
 async def _undecodable(client: Client, description: WorkflowExecutionDescription) -> str:

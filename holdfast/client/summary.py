@@ -48,6 +48,15 @@ class Summary(Payload):
         return self.submitted_at or self.started_at
 
 
+def abandoned(word: str) -> str:
+    """Say what became of a workload whose workflow was ended from outside, and what to do about it.
+
+    Args:
+        word: How it was ended: `terminated`, `timed out`, `cancelled`.
+    """
+    return f"its workflow was {word} from outside, and nobody has removed its objects: `holdfast sweep` does"
+
+
 def _texts(labels: object) -> dict[str, str]:
     """Return a memo's labels as far as they are texts: anyone may have written the memo."""
     given = cast("dict[object, object]", labels) if isinstance(labels, dict) else {}

@@ -119,7 +119,8 @@ def explanation_from(status: Status) -> Explanation:
         budgets=status.budgets,
         why=why,
         now=now,
-        next=(status.next,) if status.next is not None else (),
+        next=(status.next, *status.later) if status.next is not None else (),
+        unblock=status.unblock,
         causes=status.causes,
     )
 

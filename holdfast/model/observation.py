@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from holdfast.model.base import Time
 from holdfast.model.vocabulary import FailureClass, Scope
-from holdfast.model.words import Outside
+from holdfast.model.words import Outside, counted
 
 FAILURES_MAXIMUM = 16
 WAITING_MAXIMUM = 8
@@ -152,7 +152,7 @@ class Waiting(Payload):
 
     def sentence(self) -> str:
         """Describe the wait in one line: `2 pods unschedulable: 0/8 nodes have enough cpu (each asks for 5000)`."""
-        text = f"{self.count} pod{'' if self.count == 1 else 's'} {_WAITS.get(self.reason, 'cannot start')}"
+        text = f"{counted(self.count, 'pod')} {_WAITS.get(self.reason, 'cannot start')}"
         if self.reason not in _WAITS:
             text += f": {self.reason}"
         return f"{text}: {self.message}" if self.message else text
@@ -191,8 +191,8 @@ class PodCounts(Payload):
             "failed": self.failed,
             "terminating": self.terminating,
         }
-        rest = "".join(f", {count} {word}" for word, count in named.items() if count)
-        return f"{self.running} of {self.expected} pod{'' if self.expected == 1 else 's'} running{rest}"
+        rest = "".join(f", {count:,} {word}" for word, count in named.items() if count)
+        return f"{self.running:,} of {counted(self.expected, 'pod')} running{rest}"
 
 
 class CopyCounts(Payload):

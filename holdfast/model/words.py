@@ -38,6 +38,22 @@ def shortened(text: str, at_most: int = TEXT_KEPT) -> str:
     return text if len(text) <= at_most else text[: at_most - 1] + "…"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a count with its noun, and with its verb if it has one: `1 pod has`, `15,000 pods have`.
+
+    Args:
+        number: The count.
+        one: The words after a count of 1.
+        many: The words after any other count; empty: `one` with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def amount_of(amount: str, resource: str) -> str:
+    """Return an amount of a resource that a quota limits: `16 nvidia.com/gpu`, `1 pod`."""
+    return f"{amount} {'pod' if resource == 'pods' and amount == '1' else resource}"
+
+
 def with_note(what: str, note: str) -> str:
     """Return what happened, with the words of whoever asked for it, if there are any."""
     return f"{what}: {note}" if note else what

@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.model import Attempt, Reason, Stage, State
 from holdfast.model.life.history import Gap, History, NumberedCause, PastAttempt, PastRun
+from holdfast.model.words import counted
 from holdfast.past.story import Story
 from holdfast.policy.loop.advance import Taken
 from holdfast.policy.status.explain import budgets_of
@@ -158,6 +159,9 @@ def _notes(story: Story) -> Iterator[str]:
             "From there to the end of that run only those that the workflow wrote down itself are here."
         )
     if story.reworded:
-        yield f"{story.reworded} causes are worded otherwise by this release: the workflow's own words are here."
+        yield (
+            f"{counted(story.reworded, 'cause is', 'causes are')} worded otherwise by this release: "
+            "the workflow's own words are here."
+        )
     for text in story.unread[:_SHOWN]:
         yield f"{text[0].upper()}{text[1:]}: what it said is not here."

@@ -34,7 +34,7 @@ from holdfast.past.story import Story
 from holdfast.policy.attempt.health import LIVE, current, pause_of, timings
 from holdfast.policy.attempt.replace import due_replacements, joined
 from holdfast.policy.attempt.requeue import pause as paused
-from holdfast.policy.failures.rules import rule_on
+from holdfast.policy.failures.rules import rule_on, title_of
 from holdfast.policy.loop.advance import Taken, decisions
 from holdfast.policy.status.explain import budgets_of
 from holdfast.policy.values.decision import (
@@ -425,7 +425,7 @@ def _said(taken: Taken) -> str:
             number = taken.after.attempt.number if taken.after.attempt is not None else 0
             return f"create attempt {number}"
         case Restart(_, rule, charge):
-            return f"reset (rule {rule}, {f'charged to {charge}' if charge else 'uncharged'})"
+            return f"reset ({title_of(rule)}, {f'charged to {charge}' if charge else 'uncharged'})"
         case Resubmit():
             return "make it anew"
         case Replace(components):

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from holdfast.model import Cause, State, Status, Workload
+from holdfast.model import Cause, Phase, State, Status, Workload
+from holdfast.model.words import counted
 from holdfast.past.life import Life, Turn
 from holdfast.past.tasks import Run, Task
 from holdfast.policy.values.displayed import displayed
@@ -198,7 +199,7 @@ def _essence(state: State) -> object:
 
 
 def _figures(status: Status) -> str:
-    return f"{status.phase.value}, attempt {status.attempt}, {status.restarts} restarts, {status.causes_total} causes"
+    return _how_far(status.phase, status.attempt, status.restarts, status.causes_total)
 
 
 def _figures_of(turns: Sequence[Turn]) -> str:
@@ -206,7 +207,11 @@ def _figures_of(turns: Sequence[Turn]) -> str:
         return "nothing"
     state = displayed(turns[-1].after)
     number = state.attempt.number if state.attempt is not None else 0
-    return f"{state.phase.value}, attempt {number}, {state.restarts} restarts, {state.causes_total} causes"
+    return _how_far(state.phase, number, state.restarts, state.causes_total)
+
+
+def _how_far(phase: Phase, attempt: int, restarts: int, causes: int) -> str:
+    return f"{phase.value}, attempt {attempt}, {counted(restarts, 'restart')}, {counted(causes, 'cause')}"
 
 
 def _numbered(causes: Sequence[Cause], total: int) -> list[tuple[int, Cause]]:

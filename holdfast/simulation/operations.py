@@ -42,6 +42,7 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.data import DataSet
 from holdfast.model.life.state import STANDSTILL
+from holdfast.model.words import counted
 from holdfast.policy.attempt.health import grace_left, timings
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationEnd, OperationInterrupted
@@ -331,7 +332,7 @@ class Activity:
         if sum(pod.state is PodState.RUNNING for pod in pods) >= expected:
             return Lifted(done=True)
         if self._operation.until is not None and len(pods) < expected:
-            return Lifted(done=False, refused=f"{expected - len(pods)} pods are gone")
+            return Lifted(done=False, refused=f"{counted(expected - len(pods), 'pod is', 'pods are')} gone")
         return None
 
     def _park(self) -> Parked | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from holdfast.model import BudgetStatus, Cause, OperationKind, Phase, Reason, State
+from holdfast.model import BudgetStatus, Cause, OperationKind, Phase, Reason, State, format_duration
 from holdfast.policy.values.steps import Run, Sleep, Step
 from holdfast.policy.verdicts.budgets import used_of
 from holdfast.simulation.script.clock import START, Clock
@@ -22,6 +22,8 @@ class _Deadline:
     text: str
     set_at: datetime
     due: datetime
+    unseen: timedelta
+    """How long the cluster could not be observed since the deadline was set, as far as `due` allows for it."""
 
 
 @dataclass(slots=True)
@@ -80,18 +82,23 @@ class Recorder:
             return
         told = (waits.attempt, waits.what, waits.due)
         if told != self._told and waits.due > self.clock.now:
+            text = waits.text
+            if waits.unseen and self._told is not None and self._told[:2] == told[:2]:
+                text += f"; {format_duration(waits.unseen)} without news of the cluster does not count"
             self._told = told
-            self._write(EntryKind.WAIT, self.state.phase, waits.text, until=waits.due)
+            self._write(EntryKind.WAIT, self.state.phase, text, until=waits.due)
 
     def _expect(self, step: Step) -> None:
         match step:
             case Sleep(until, why) if until is not None:
-                self._set(why.partition(":")[0], why, until)
+                self._set(why.partition(": ")[0], why, until)
             case Run(OperationKind.CHECKPOINT, _, until) if until is not None:
                 self._set(_CHECKPOINT, f"{_CHECKPOINT}, unless all have saved by then", until)
             case Run(kind, _, until) if until is not None:
                 what = _FORCE_AGAIN if kind is OperationKind.FORCE_REMOVE else _FORCE
                 self._set(what, f"{what}, unless all is gone by then", until)
+            case Run(OperationKind.OBSERVE):
+                return  # What the look finds decides: if it finds that nothing was observed, the deadline moves.
             case Sleep() if self.state.operation is not None and self.state.operation.until is not None:
                 return  # The running removal continues.
             case _:
@@ -101,24 +108,33 @@ class Recorder:
         attempt = _number(self.state)
         same = self._deadline
         if same is not None and (same.attempt, same.what) == (attempt, what):
-            same.due, same.text = due, text
+            same.due, same.text, same.unseen = due, text, self._unseen(same.set_at)
             return
         self._close()
-        self._deadline = _Deadline(attempt, what, text, self.clock.now, due)
+        now = self.clock.now
+        self._deadline = _Deadline(attempt, what, text, now, due, self._unseen(now))
+
+    def _unseen(self, since: datetime) -> timedelta:
+        """Return how long the cluster could not be observed since a time."""
+        spans = (span.end - max(span.begin, since) for span in self.state.blind if span.end > since)
+        return sum(spans, timedelta(0))
 
     def _close(self) -> None:
-        """Close the current deadline: it fell due, or its reason has passed."""
+        """Close the current deadline: it was reached, or its reason has passed.
+
+        One whose time passed while the cluster could not be observed was not reached: that time does not count.
+        """
         past, self._deadline = self._deadline, None
         if past is None or past.due <= past.set_at:
             return
-        fell = self.clock.now >= past.due
+        due = past.due + self._unseen(past.set_at) - past.unseen
         self._past.append(
             Expected(
                 attempt=past.attempt,
                 what=past.what,
                 set_at=past.set_at - START,
-                due=past.due - START,
-                fell_due=fell,
+                due=due - START,
+                fell_due=self.clock.now >= due,
             )
         )
 

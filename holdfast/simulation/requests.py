@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model import State, Workload, format_duration
+from holdfast.model.words import counted
 from holdfast.policy.attempt.checkpoint import check_ask
 from holdfast.policy.values.events import (
     WISHES,
@@ -51,4 +52,4 @@ def passed_over(state: State, event: Event) -> str:
     if not isinstance(event, RequeueAsked) or event.request.expected_requeue_count == state.requeues:
         return ""
     expected = event.request.expected_requeue_count
-    return f"requeue is ignored: it expects {expected} requeues so far, and there were {state.requeues}"
+    return f"requeue is ignored: it expects {counted(expected, 'requeue')}, and so far: {state.requeues}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 
+from holdfast import names
 from holdfast.model import format_duration
 
 SILENCE: Final = timedelta(seconds=70)
@@ -46,6 +47,12 @@ class Polled:
         if self.served:
             return f"{self.polling} polling the task queue {self.queue}, last {ago} ago"
         return f"last poll of the task queue {self.queue} {ago} ago, at {self.last:%H:%M:%S} UTC"
+
+
+def how_to_serve(role: str, cluster: str = "") -> str:
+    """Return what to do if no worker of a role polls: where workers are processes, and where a cluster runs them."""
+    command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
+    return f"start one: `{command}`; if a cluster runs them: `kubectl get pods -n {names.WORKER_NAMESPACE}`"
 
 
 async def polled(client: Client, queue: str, kind: TaskQueueType.ValueType = WORKFLOW) -> Polled:

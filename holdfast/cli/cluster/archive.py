@@ -28,13 +28,14 @@ def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) 
     Run it more often than the retention is long, for example once a day. It writes what the archive does not have yet,
     and changes nothing in Temporal. `history`, `goodput` and `report` read it with --archive.
     """
+    from holdfast.model.words import counted, plain
+
     cluster = place.required()
 
     async def go() -> tuple[int, int, int]:
         from temporalio.service import RPCError
 
         from holdfast.client.connection import explained
-        from holdfast.model.words import plain
         from holdfast.past.archive import opened
 
         written = there = missing = 0
@@ -53,7 +54,11 @@ def archive(source: Source, place: Place = HERE, output: Format = Output.TABLE) 
 
     written, there, missing = asyncio.run(go())
     document = {"archive": source, "written": written, "there": there, "missing": missing}
-    emit(document, output, lambda: f"{source}: {written} histories written, {there} were there, {missing} not kept")
+    emit(
+        document,
+        output,
+        lambda: f"{source}: {counted(written, 'history', 'histories')} written, {there} were there, {missing} not kept",
+    )
     if missing:
         raise typer.Exit(EXIT_REFUSED)
 

@@ -53,8 +53,10 @@ def binding(cluster: str, bound: str, here: str) -> Check:
     if not here:
         return not_known("cluster", "nothing says which cluster the kubeconfig leads to")
     if not bound:
+        from holdfast.worker.runtime.pollers import how_to_serve
+
         why = f"no watch of {cluster} is known to Temporal, so that the name stands for no cluster yet"
-        return not_known("cluster", why, f"start a worker: holdfast worker --roles watch --cluster {cluster}")
+        return not_known("cluster", why, how_to_serve("watch", cluster))
     if bound != here:
         return Check(
             "cluster",
@@ -308,20 +310,20 @@ async def _served(
     client: Client, name: str, role: str, unserved: str, queue: tuple[str, Any], cluster: str | None
 ) -> Check:
     """Check whether a worker polls a task queue; Temporal still lists a killed worker for five minutes."""
-    from holdfast.worker.runtime.pollers import polled
+    from holdfast.worker.runtime.pollers import how_to_serve, polled
 
     found = await polled(client, *queue)
     told = found.sentence(datetime.now(UTC))
     if found.served:
         return Check(name, True, told)
-    command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
-    return Check(name, False, f"{told}: {unserved}", f"start one: `{command}`")
+    return Check(name, False, f"{told}: {unserved}", how_to_serve(role, cluster or ""))
 
 
 async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     """Check the provisioning service through a worker, which alone must reach it, and whether nodes wait for it."""
     from holdfast.client.entities.provisioner import NoProvisioner
     from holdfast.policy.nodes.provisioner_status import unfenced
+    from holdfast.worker.runtime.pollers import how_to_serve
 
     provisioner = session.provisioner(cluster)
     try:
@@ -332,7 +334,7 @@ async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     except NotReachable:
         raise
     except HoldfastError as error:
-        return [Check("provisioner", False, str(error), "start a worker with the roles workflows and wait")]
+        return [Check("provisioner", False, str(error), how_to_serve("workflows,wait"))]
     checks = [Check("provisioner", found.good and not told.away, f"{found.found}; {told.message}", found.remedy)]
     if told.away and found.good:
         away = "; ".join(f"{service}: {one.why}" for service, one in sorted(told.away.items()))

@@ -55,6 +55,7 @@ def enable(
 
     You need the right to grant these yourself; the worker has no such rights.
     """
+    from holdfast.model.words import counted
     from holdfast.worker.cleanup.namespace import enable as enable_namespace
     from holdfast.worker.cleanup.namespace import manifests
 
@@ -87,7 +88,10 @@ def enable(
     if dry_run:
         typer.echo("---\n".join(dumped(document, Output.YAML) for document in made).rstrip("\n"))
         return
-    typer.echo(f"namespace {name} is enabled: {len(made)} objects applied, components are created as {service_account}")
+    typer.echo(
+        f"namespace {name} is enabled: {counted(len(made), 'object')} applied, "
+        f"components are created as {service_account}"
+    )
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.cli.common import screen
 from holdfast.cli.common.progress import text
+from holdfast.model.words import counted
 from holdfast.worker.cleanup.sweep import Left, Verdict
 from holdfast.worker.cleanup.sweep_delete import Outcome, Result
 from holdfast.worker.cleanup.sweep_lookup import Item, Survey
@@ -48,13 +49,13 @@ def table(scene: Scene, survey: Survey, *, hint: bool = True) -> str:
     lost = count(survey, Verdict.UNKNOWN)
     if lost and hint:
         lines.append(
-            f"Unknown to Temporal at {scene.temporal}: {_several(lost, 'workload')}. If that is where "
+            f"Unknown to Temporal at {scene.temporal}: {counted(lost, 'workload')}. If that is where "
             f"{'it' if lost == 1 else 'they'} ran, `holdfast sweep --unknown` removes {'it' if lost == 1 else 'them'}."
         )
     found = survey.found
     lines.append(
-        f"Not touched on cluster {scene.cluster}: {_several(count(survey, Verdict.ALIVE), 'workload')} alive, "
-        f"{found.settled} settled, and {_several(found.foreign, 'object')} not of installation {scene.installation}."
+        f"Not touched on cluster {scene.cluster}: {counted(count(survey, Verdict.ALIVE), 'workload')} alive, "
+        f"{found.settled} settled, and {counted(found.foreign, 'object')} not of installation {scene.installation}."
     )
     return "\n".join(lines)
 
@@ -142,10 +143,6 @@ def _entry(item: Item, outcome: Outcome | None, otherwise: str) -> dict[str, Any
         "left": list(outcome.left) if outcome else [],
         "leftTotal": outcome.left_total if outcome else 0,
     }
-
-
-def _several(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _what(item: Item) -> str:

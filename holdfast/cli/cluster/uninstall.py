@@ -123,9 +123,12 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 
 def _tell(ground: Ground, workflows: int, things: int) -> None:
+    from holdfast.model.words import counted
+
     site = ground.site
     _say(f"cluster {site.cluster}, installation {site.installation}, Temporal namespace {ground.client.namespace}")
-    _say(f"{workflows} graphs and workloads are under way, {things} objects stand for them")
+    running = counted(workflows, "graph or workload", "graphs and workloads")
+    _say(f"under way: {running}; {counted(things, 'object stands', 'objects stand')} for them")
 
 
 def _confirm(ground: Ground) -> None:

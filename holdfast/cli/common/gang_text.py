@@ -26,12 +26,12 @@ def gang(told: GangStatus) -> str:
     if told.why:
         lines.append(f"{began}{told.why}")
     if told.due is not None and told.closed is None:
-        lines.append(f"{_clock(told.due)} {told.next}")
-    apart = [f"{name}: {why}" for name, why in told.absent.items()]
+        lines.append(f"at {_clock(told.due)}: {told.next}")
+    apart = [f"{name} ({why})" for name, why in told.absent.items()]
     if told.waiting:
         lines.append(f"waiting for a place: {_listed(list(told.waiting))}")
     if apart and told.closed is None:
-        lines.append(f"not there: {_listed(apart, '; ')}")
+        lines.append(f"not there: {_listed(apart)}")
     charged = [f"{name} {number}" for name, number in told.charged.items()]
     left = [f"{role} {one.remaining_restarts}" for role, one in told.roles.items()]
     if charged:
@@ -41,9 +41,9 @@ def gang(told: GangStatus) -> str:
     return "\n".join(lines)
 
 
-def _listed(words: list[str], between: str = ", ") -> str:
+def _listed(words: list[str]) -> str:
     more = len(words) - _NAMED
-    return between.join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(words[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _clock(at: datetime) -> str:

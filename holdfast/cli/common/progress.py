@@ -123,13 +123,14 @@ def doing(view: StatusView, activities: Sequence[ActivityView], now: datetime) -
     """Say it: `Suspending, 61 of 64 pods gone, left: Pod worker-3 (finalizer example.com/hold)`."""
     from holdfast.cli.common.render import phase_word
     from holdfast.model import Phase
+    from holdfast.model.words import counted
 
     status = view.status
     progress = next((one for each in activities for one in each.progress if one.pods is not None), None)
     parts = [phase_word(status)]
     if progress is not None and progress.pods is not None:
         total = max(status.pods.expected, progress.pods)
-        parts.append(f"{total - progress.pods} of {total} pods gone")
+        parts.append(f"{total - progress.pods:,} of {counted(total, 'pod')} gone")
         if progress.remaining:
             more = progress.remaining_total - 1
             parts.append(f"left: {progress.remaining[0]}" + (f" and {more} more" if more > 0 else ""))

@@ -15,6 +15,7 @@ from holdfast.model import (
     BudgetStatus,
     Cause,
     Deadline,
+    Explanation,
     Phase,
     PodCounts,
     Reason,
@@ -22,10 +23,13 @@ from holdfast.model import (
     format_duration,
 )
 from holdfast.model.quantity import format_bytes
+from holdfast.model.words import counted
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "not verified: only workloads created with kubectl record who asked"
-_NEXT_STALE: Final = "nothing is decided until a worker answers"
+_UNVERIFIED: Final = "not verified (verified only for workloads created with kubectl)"
+_NEXT_STALE: Final = "nothing happens until a worker answers"
+_IDLE: Final = "nothing acts on this until a worker answers"
+_ADMITS: Final = {Reason.QUEUED: "its queue", Reason.BLOCKED: "its graph"}
 
 
 def explanation(view: ExplanationView, now: datetime) -> str:
@@ -48,23 +52,34 @@ def explanation(view: ExplanationView, now: datetime) -> str:
     if view.queue:
         lines.append(_labelled("queue", view.queue))
     lines += [_labelled("away", each) for each in view.entities]
-    if not (view.fresh or view.closed):
-        lines.append(_labelled("next", _NEXT_STALE))
-        if told.next:
-            lines.append(_labelled("", f"recorded as next: {deadlines(told.next, now, told.why)}"))
-    elif told.next:
-        lines.append(_labelled("next", deadlines(told.next, now, told.why)))
+    if told.next or not (view.fresh or view.closed):
+        lines.append(_labelled("next", _next(told.next, view, now, told.why)))
     elif not told.phase.ended and view.activities:
         lines.append(_labelled("next", "goes on by itself as soon as that is done"))
     elif not told.phase.ended:
-        waits = "" if told.unblock else ": it waits for the cluster, its queue, or a signal"
-        lines.append(_labelled("next", f"nothing happens by itself{waits}"))
+        lines.append(_labelled("next", _idle(told)))
     if told.kept:
         lines.append(_sentences("kept", told.kept))
-    lines.append(_labelled("by", told.by or _UNVERIFIED))
+    lines.append(_labelled("by", submitter(told.by)))
     if told.unblock:
         lines.append(_sentences("unblock", told.unblock))
     return "\n".join(lines)
+
+
+def _next(coming: Sequence[Deadline], view: StatusView | ExplanationView, now: datetime, said: str) -> str:
+    """Return what comes next; while no worker answers, no time is counted down, since nothing acts when it comes."""
+    if view.fresh or view.closed:
+        return deadlines(coming, now, said)
+    if not coming:
+        return _NEXT_STALE
+    return f"{deadlines(coming, now, said, counted_down=False)}\n{_IDLE}"
+
+
+def _idle(told: Explanation) -> str:
+    """Say what it waits for, if no time ends the wait."""
+    if told.reason in _ADMITS:
+        return f"begins by itself once {_ADMITS[told.reason]} admits it"
+    return "nothing happens by itself" + ("" if told.unblock else ": it waits for the cluster or a command")
 
 
 def _stale(view: StatusView | ExplanationView) -> list[str]:
@@ -76,27 +91,32 @@ def _stale(view: StatusView | ExplanationView) -> list[str]:
     return [_labelled("stale", silent.text(view.silence, silent.READ))]
 
 
-def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "") -> str:
+def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "", *, counted_down: bool = True) -> str:
     """Return the coming deadlines: `02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s`.
 
     Args:
         coming: The deadlines; those of one time follow from each other.
         now: The time of the command.
         why: What has been said before, and is not repeated.
+        counted_down: Whether to say how soon each is due.
     """
     parts: list[str] = []
     before: datetime | None = None
     for each in coming:
         name, _, cause = each.what.removeprefix("then, ").removeprefix("then ").partition(": ")
-        name += " ends" if name.endswith(("grace", "pause")) else ""
+        name += " ends" if name.endswith(("grace", "pause")) or name.startswith("wait in queue") else ""
         what = name if not cause or cause in why else f"{name}: {cause}"
         if each.at != before:
-            near = f" (in {age(each.at - now)})" if each.at > now else ""
+            near = f" (in {age(each.at - now)})" if counted_down and each.at > now else ""
             parts.append(f"{_clock(each.at, now)}{near} {what}")
         else:
-            parts.append(what if what.startswith(("once ", "unless ")) else f"then {what}")
+            parts.append(what if what.startswith(("if ", "once ", "unless ")) else f"then {what}")
         before = each.at
     return packed(parts, " · ")
+
+
+ENDED: Final = {"Terminated": "terminated", "TimedOut": "timed out", "Canceled": "cancelled"}
+"""How a workflow was ended from outside, by Temporal's status of it: its last phase is no longer true."""
 
 
 class Phased(Protocol):
@@ -134,13 +154,13 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
-    lines.append(_labelled("by", told.by or _UNVERIFIED))
+    lines.append(_labelled("by", submitter(told.by)))
     if told.message and not amiss:
         lines.append(_sentences("message", told.message))
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
     lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
     for one in told.data:
-        text = f"{one.mount}: {one.files} files, {format_bytes(one.bytes)}, version {one.digest}"
+        text = f"{one.mount}: {counted(one.files, 'file')}, {format_bytes(one.bytes)}, version {one.digest}"
         lines.append(_labelled("data", text))
     if told.claims is not None:
         lines.append(_labelled("kept", told.claims.sentence()))
@@ -159,8 +179,15 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         lines.append(_labelled("failure", told.failure.sentence()))
     if told.next is not None:
         said = "; ".join((told.message, *(one.message for one in amiss)))
-        lines.append(_labelled("next", deadlines((told.next,), now, said)))
+        lines.append(_labelled("next", _next((told.next, *told.later), view, now, said)))
+    if told.unblock:
+        lines.append(_sentences("unblock", told.unblock))
     return "\n".join(lines)
+
+
+def submitter(by: str) -> str:
+    """Name the user who submitted a workload, as the API server verified it, or say that nobody did (row F13)."""
+    return by or _UNVERIFIED
 
 
 def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> str:
@@ -258,9 +285,5 @@ def _kind(kind: str) -> str:
 
 
 def _phase(each: Summary) -> str:
-    note = {
-        "Terminated": " (workflow terminated)",
-        "TimedOut": " (workflow timed out)",
-        "Canceled": " (workflow cancelled)",
-    }
-    return (phase_word(each) or "?") + note.get(each.execution, "")
+    phase = phase_word(each) or "?"
+    return f"workflow {ENDED[each.execution]} (was {phase})" if each.execution in ENDED else phase

@@ -12,12 +12,20 @@ from rich.tree import Tree
 
 from holdfast.cli.common import screen
 from holdfast.model.entities.graph import EdgeKind, GraphNode, GraphStatus, ItemPhase
+from holdfast.model.words import counted
 from holdfast.policy.entities.graph import is_there
 
 _WIDTH: Final = 160
 """Columns of a drawing that goes to no terminal."""
 _NAMED: Final = 3
 _ORDER: Final = tuple(ItemPhase)
+_AFTER: Final = {
+    EdgeKind.SUCCESS: "has succeeded",
+    EdgeKind.FAILURE: "has failed",
+    EdgeKind.ANY: "has ended",
+    EdgeKind.CORRESPONDING: "has succeeded, task by task",
+}
+"""What must be true of the node before; a mutex has no order."""
 
 
 def drawn(told: GraphStatus) -> str:
@@ -35,9 +43,12 @@ def drawn(told: GraphStatus) -> str:
 
 
 def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
-    parts = [node.name if node.tasks is None else f"{node.name} [{node.tasks} tasks]", phases_text(told, node)]
+    parts = [
+        node.name if node.tasks is None else f"{node.name} [{counted(node.tasks, 'task')}]",
+        phases_text(told, node),
+    ]
     came = [edge for edge in node.after if edge.on is not EdgeKind.MUTEX]
-    shown = [f"{edge.node} {edge.on.value}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
+    shown = [f"{edge.node} {_AFTER[edge.on]}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
     if shown:
         parts.append(f"after {', '.join(shown)}")
     apart = [edge.node for edge in node.after if edge.on is EdgeKind.MUTEX]

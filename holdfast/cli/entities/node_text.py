@@ -10,6 +10,7 @@ from holdfast.cli.common.render import age
 from holdfast.cli.common.screen import table
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
 from holdfast.model.entities.provisioner import ProvisionerStatus
+from holdfast.model.words import counted
 from holdfast.policy.nodes.provisioner import verb_of
 
 
@@ -38,7 +39,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             for one in sorted(book.nodes.values(), key=lambda one: one.name)
             if one.state is not NodeState.HEALTHY
         ]
-        parts.append(f"{cluster}: {book.total} nodes with a lease, {len(rows)} of them not healthy")
+        parts.append(f"{cluster}: {counted(book.total, 'node')} with a lease, {len(rows)} of them not healthy")
         if rows:
             parts.append(table(("NODE", "STATE", "FOR", "REASON"), rows))
     if told is None:
@@ -58,7 +59,7 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             (str(one.number), verb_of(one.action), one.node, str(one.result), age(now - one.ended_at), one.said)
             for one in told.outcomes[:10]
         ]
-        parts.append(table(("ID", "ENDED", "NODE", "RESULT", "AGO", "SAID"), ended))
+        parts.append(table(("ID", "ENDED", "NODE", "RESULT", "AGO", "MESSAGE"), ended))
     return "\n\n".join(parts)
 
 

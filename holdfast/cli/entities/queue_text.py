@@ -8,6 +8,7 @@ from datetime import datetime
 from holdfast.cli.common.render import age
 from holdfast.cli.common.screen import table
 from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus, StopPolicy
+from holdfast.model.words import amount_of
 
 
 def shown(told: QueueStatus, now: datetime) -> str:
@@ -56,7 +57,7 @@ def _name(line: QueueLine) -> str:
 
 
 def _common(line: QueueLine, now: datetime) -> tuple[str, str, str]:
-    demand = ", ".join(f"{amount} {key}" for key, amount in line.demand.items())
+    demand = ", ".join(amount_of(amount, key) for key, amount in line.demand.items())
     return str(line.priority), age(now - line.since), demand
 
 

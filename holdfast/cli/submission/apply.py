@@ -215,10 +215,13 @@ def _say(answer: Answer[Applied], output: Output, *, dry_run: bool) -> None:
         return
     if output is not Output.TABLE:
         return
-    applied = answer.value
+    say(text(answer.value, dry_run=dry_run))
+
+
+def text(applied: Applied, *, dry_run: bool) -> str:
+    """Return what became of a workload, then the fields that differ, one a line."""
     result = f"would be {applied.result}" if dry_run and applied.result != "unchanged" else applied.result
     made = "would be made again" if dry_run else "made again"
     again = f"; {made}: {', '.join(applied.again)}" if applied.again else ""
-    say(f"{answer.named.namespace}/{answer.named.name} {result}{again}")
-    if applied.differences:
-        say(listed(applied.differences))
+    head = f"{applied.named.namespace}/{applied.named.name} {result}{again}"
+    return "\n".join([head, *([listed(applied.differences)] if applied.differences else [])])

@@ -40,11 +40,12 @@ def agree(workloads: Sequence[Workload], *, plan: bool, yes: bool) -> None:
 def text(workloads: Sequence[Workload]) -> str:
     """Return what will be made: a line of totals, then a table with the largest workloads first."""
     from holdfast.cli.common.render import table
+    from holdfast.model.words import counted
     from holdfast.workflows.start import contents
 
     pods = sum(one.expected_pods for one in workloads)
     clusters = ", ".join(sorted({one.cluster for one in workloads}))
-    total = f"{len(workloads):,} workload{'' if len(workloads) == 1 else 's'}, {pods:,} pod{'' if pods == 1 else 's'}"
+    total = f"{counted(len(workloads), 'workload')}, {counted(pods, 'pod')}"
     largest = sorted(workloads, key=lambda one: -one.expected_pods)
     rows = [
         (one.namespace, one.name, f"{one.expected_pods:,}", one.run_as, one.queue, contents(one))

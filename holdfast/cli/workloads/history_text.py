@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from holdfast.cli.common.render import phase_word
+from holdfast.cli.common.render import phase_word, submitter
 from holdfast.cli.common.screen import table
 from holdfast.model import BudgetStatus, format_duration
 from holdfast.model.life.history import History
 from holdfast.model.life.ledger import Account, Bucket, Charge, Ledger
+from holdfast.model.words import counted
 from holdfast.past.cost import Costs
 from holdfast.past.other import Comparison
 
@@ -24,31 +25,32 @@ def history(life: History) -> str:
         (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}")) for gap in life.gaps
     ]
     text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
-    budgets = "".join(f", {budget.sentence()}" for budget in life.budgets)
-    ended = f"over since {instant(life.ended_at)}" if life.ended_at is not None else "its workflow is running"
-    attempts = f"{life.executions} attempt{'' if life.executions == 1 else 's'}"
-    phase = life.phase.value if life.phase is not None else "?"
-    asked = f"asked for by {life.by}" if life.by else "who asked for it is not verified"
-    lines = [text, "", f"{life.name}  {phase}, {attempts}, {life.restarts} restarts{budgets}; {ended}; {asked}"]
+    parts = [life.phase.value] if life.phase is not None else []
+    parts += [counted(life.executions, "attempt"), counted(life.restarts, "restart")]
+    parts += [f"{budget.sentence()} used" for budget in life.budgets]
+    ended = f"over since {instant(life.ended_at)} UTC" if life.ended_at is not None else "its workflow is running"
+    lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"by: {submitter(life.by)}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 
 
-def ledger(counted: Ledger) -> str:
+def ledger(told: Ledger) -> str:
     """List what a workload's time was spent on, then what each cause cost on each node, then notes."""
-    attempts = f"{counted.executions} attempt{'' if counted.executions == 1 else 's'}"
-    size = ", ".join((_pods(counted.pods), *(f"{amount} {name}" for name, amount in sorted(counted.devices.items()))))
-    over = f"ended {instant(counted.until)}" if counted.ended else f"goes on at {instant(counted.until)}"
-    head = f"{counted.name}  {_span(counted.age)} since {instant(counted.begun_at)}, {over}; {attempts} of {size}"
-    head += _good(counted.goodput)
-    return "\n".join([head, *_time(counted.milliseconds), *_charges(counted.charges), *_noted(counted)])
+    size = ", ".join(
+        (counted(told.pods, "pod"), *(f"{amount} {name}" for name, amount in sorted(told.devices.items())))
+    )
+    over = f"ended {instant(told.until)} UTC" if told.ended else f"not over at {instant(told.until)} UTC"
+    attempts = f"{counted(told.executions, 'attempt')} of {size}"
+    head = f"{told.name}  {_span(told.age)} since {instant(told.begun_at)} UTC, {over}; {attempts}"
+    head += _good(told.goodput)
+    return "\n".join([head, *_time(told.milliseconds), *_charges(told.charges), *_noted(told)])
 
 
-def account(counted: Account) -> str:
+def account(told: Account) -> str:
     """List what the time of several workloads was spent on, then causes, then the workloads, then notes."""
-    named = (("queue", counted.queue), ("node", counted.node), ("cause", counted.cause))
+    named = (("queue", told.queue), ("node", told.node), ("cause", told.cause))
     of = ", ".join(f"{what} {name}" for what, name in named if name)
-    if not counted.workloads:
-        return "\n".join([f"{of}: no time of any workload", *_noted(counted)])
+    if not told.workloads:
+        return "\n".join([f"{of}: no time of any workload", *_noted(told)])
     rows = [
         (
             f"{one.namespace}/{one.name}",
@@ -56,16 +58,16 @@ def account(counted: Account) -> str:
             _span(one.milliseconds[Bucket.PRODUCTIVE]),
             _span(one.milliseconds[Bucket.LOST]),
         )
-        for one in counted.workloads
+        for one in told.workloads
     ]
     lines = [
-        f"{of}: {len(rows)} workload{'' if len(rows) == 1 else 's'}{_good(counted.goodput)}",
-        *_time(counted.milliseconds),
-        *_charges(counted.charges),
+        f"{of}: {counted(len(rows), 'workload')}{_good(told.goodput)}",
+        *_time(told.milliseconds),
+        *_charges(told.charges),
         "",
         table(("WORKLOAD", "TIME", "PRODUCTIVE", "LOST"), rows),
     ]
-    return "\n".join([*lines, *_noted(counted)])
+    return "\n".join([*lines, *_noted(told)])
 
 
 def _good(goodput: float | None) -> str:
@@ -85,16 +87,12 @@ def _charges(charges: Sequence[Charge]) -> list[str]:
     return ["", table(("CAUSE", "NODE", "BUCKET", "TIME"), rows)]
 
 
-def _noted(counted: Ledger | Account) -> list[str]:
-    return [f"note: {note}" for note in counted.notes]
+def _noted(told: Ledger | Account) -> list[str]:
+    return [f"note: {note}" for note in told.notes]
 
 
 def _causes(count: int) -> str:
-    return "1 cause is" if count == 1 else f"{count} causes are"
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'' if count == 1 else 's'}"
+    return counted(count, "cause is", "causes are")
 
 
 def _span(milliseconds: int) -> str:

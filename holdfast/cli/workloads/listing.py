@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 READ_MAXIMUM: Final = 10_000
 """How many workloads a command reads at most. Temporal cannot sort them, so a true order needs them all."""
+_NAMED: Final = 3
+"""How many workloads whose workflow was ended from outside are named."""
 _AGAIN: Final = 2.0
 """Seconds between two readings of `--watch`."""
 
@@ -84,7 +86,13 @@ class Listing:
 
     def notes(self, limit: int) -> list[str]:
         """Return what a list of at most `limit` leaves out, a sentence each."""
+        from holdfast.cli.common.render import ENDED
+        from holdfast.client.summary import abandoned
+        from holdfast.model.words import counted
+
         notes: list[str] = []
+        for one in [one for one in self.found[:limit] if one.execution in ENDED][:_NAMED]:
+            notes.append(f"{one.namespace}/{one.name}: {abandoned(ENDED[one.execution])}")
         total = f"{len(self.found):,}"
         if self.cut:
             notes.append(
@@ -94,9 +102,11 @@ class Listing:
         elif len(self.found) > limit:
             notes.append(f"showing {limit:,} of {total} workloads: --limit shows more")
         if self.foreign:
-            count = "1 workflow" if len(self.foreign) == 1 else f"{len(self.foreign)} workflows"
             some = ", ".join(self.foreign[:3]) + (", ..." if len(self.foreign) > 3 else "")
-            notes.append(f"left out: {count} of type Workload that Holdfast did not begin ({some})")
+            notes.append(
+                f"left out: {counted(len(self.foreign), 'workflow')} of type Workload that Holdfast did not begin "
+                f"({some})"
+            )
         return notes
 
 
@@ -232,7 +242,7 @@ async def _warn_if_unserved(holdfast: Holdfast) -> None:
 
     from holdfast import names
     from holdfast.client.silence import Silence
-    from holdfast.worker.runtime.pollers import polled
+    from holdfast.worker.runtime.pollers import how_to_serve, polled
 
     try:
         found = await polled(holdfast.client, names.QUEUE_WORKFLOWS)
@@ -240,7 +250,7 @@ async def _warn_if_unserved(holdfast: Holdfast) -> None:
         return  # A user who may list workflows may lack the permission for this request.
     if not found.served:
         why = f"no worker answers: {found.sentence(datetime.now(UTC))}"
-        warn(Silence(why=why, remedy="start one: `holdfast worker --roles workflows`"), READ)
+        warn(Silence(why=why, remedy=how_to_serve("workflows")), READ)
 
 
 def _phase(given: str | None) -> str | None:

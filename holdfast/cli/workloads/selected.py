@@ -129,10 +129,11 @@ def _selected(verb: str, selection: Selection, namespace: str | None, place: Pla
             return await select(holdfast, Sort.NAME, cluster=cluster, namespace=namespace, running=True, **terms)
 
     from holdfast.cli.common import render
+    from holdfast.model.words import counted
 
     listing = asyncio.run(find())
     found = [one for one in listing.found if changes(verb, one.phase)]
-    count = f"{len(found):,} workload{'' if len(found) == 1 else 's'}"
+    count = counted(len(found), "workload")
     where = f"{f'namespace {namespace}' if namespace else 'all namespaces'} on cluster {cluster}"
     if listing.cut:
         raise HoldfastError(f"more than {len(listing.found):,} workloads match: select fewer (-l, --phase, --queue)")

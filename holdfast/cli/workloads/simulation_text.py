@@ -8,32 +8,47 @@ from datetime import timedelta
 from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
 from holdfast.model import Phase, format_duration
+from holdfast.model.words import counted
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
-_LEGEND = "! something happens   > Holdfast decides   . it waits; times are counted from the submission"
+_LEGEND = "! something happens   > Holdfast decides   . it waits; times count from the submission"
+_INSTANTS = ("forceful deletion", "another round of forceful deletion", "end of the checkpoint")
+"""What happens at a deadline; any other deadline ends a span of time."""
 
 
 def simulation_text(simulation: Simulation) -> str:
     """Return the whole simulation as text."""
-    rows = [_row(entry) for entry in simulation.entries]
-    head = f"{simulation.workload} under profile {simulation.profile}: {_LEGEND}"
-    lines = [head, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET USED", "", "WHAT"), rows), ""]
+    rows: list[tuple[str, ...]] = []
+    reason = ""
+    for entry in simulation.entries:
+        reason = entry.reason if entry.kind is EntryKind.DECISION else reason
+        rows.append(_row(entry, reason))
+    head = f"{simulation.workload} under profile {simulation.profile}"
+    lines = [head, _LEGEND, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET USED", "", "WHAT"), rows), ""]
     if simulation.truncated:
-        lines += [f"broken off after {len(rows)} lines: end it sooner with --until", ""]
+        lines += [f"broken off after {counted(len(rows), 'line')}: end it sooner with --until", ""]
     if simulation.left_out:
         lines += ["NOT SIMULATED", *(f"- {one}" for one in simulation.left_out), ""]
     return "\n".join(lines + _summary(simulation.summary))
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: Entry, reason: str) -> tuple[str, ...]:
+    """Lay out an entry; `reason` is that of the last decision, which its phase results from."""
     text = " ".join(entry.text.split())
     if entry.kind is EntryKind.WAIT and entry.until is not None:
-        text = f"until {_at(entry.until)}: {text}"
+        text = _until(text, _at(entry.until))
     elif entry.reason and entry.reason not in text:
         text = f"{text} ({entry.reason})"
     used = ", ".join(budget.sentence() for budget in entry.budgets)
-    return (_at(entry.at), phase_word(entry), str(entry.attempt or "-"), used, _MARKS[entry.kind], text)
+    phase = phase_word(entry.model_copy(update={"reason": reason}))
+    return (_at(entry.at), phase, str(entry.attempt or "-"), used, _MARKS[entry.kind], text)
+
+
+def _until(text: str, due: str) -> str:
+    """Put the time of a deadline after its name: `failure grace until +2m10s: worker-0 exited 137 on node-1`."""
+    name = next((one for one in _INSTANTS if text.startswith(one)), text.partition(": ")[0])
+    return f"{name} {'at' if name in _INSTANTS else 'until'} {due}{text.removeprefix(name)}"
 
 
 def _at(span: timedelta) -> str:
@@ -52,11 +67,11 @@ def _summary(summary: Summary) -> list[str]:
         ("restarts", charged),
         ("budgets", ", ".join(one.sentence() for one in summary.budgets) + " used" if summary.budgets else "none"),
         ("running", format_duration(summary.running)),
-        ("time lost", _lost(summary)),
+        ("not running", _lost(summary)),
     ]
     if summary.replacements:
-        rows.insert(4, ("made again", f"{summary.replacements} times within an attempt"))
-    lines = ["SUMMARY", *(f"{label:<12}{text}" for label, text in rows)]
+        rows.insert(4, ("made again", f"{counted(summary.replacements, 'time')} within an attempt"))
+    lines = ["SUMMARY", *(f"{label:<13}{text}" for label, text in rows)]
     if summary.deadlines:
         lines += ["", "DEADLINES", _deadlines(summary)]
     return lines

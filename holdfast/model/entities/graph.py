@@ -15,6 +15,7 @@ from holdfast.model.entities.document import EntityDocument
 from holdfast.model.observation import Payload
 from holdfast.model.packed import PackedPayload
 from holdfast.model.vocabulary import Phase, Reason
+from holdfast.model.words import counted
 
 ITEMS_MAXIMUM = 1000
 """Workloads of one graph."""
@@ -144,7 +145,8 @@ class Graph(EntityDocument):
     @property
     def summary(self) -> str:
         """The title of its workflow in the Temporal UI."""
-        return f"Graph {self.name}: {len(self.nodes)} nodes, {len(self.items)} workloads in ns {self.namespace}"
+        size = f"{counted(len(self.nodes), 'node')}, {counted(len(self.items), 'workload')}"
+        return f"Graph {self.name}: {size} in ns {self.namespace}"
 
     @property
     def columns(self) -> dict[str, str]:

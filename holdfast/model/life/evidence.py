@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.model.observation import Payload
+from holdfast.model.words import counted
 
 
 class StacksRequest(Payload):
@@ -39,9 +40,8 @@ class Evidence(Payload):
         """Describe it in one line: `evidence of 2 pods with 3 logs is kept at s3://…`."""
         if not self.link:
             return f"no evidence is kept: {self.problem}"
-        pods = f"{self.pods} pod{'' if self.pods == 1 else 's'}"
-        logs = f"{self.logs} log{'' if self.logs == 1 else 's'}"
-        programs = f"{self.stacks} program{'' if self.stacks == 1 else 's'}"
-        stacks = f" and the stacks of {programs}" if self.stacks else ""
-        text = f"evidence of {pods} with {logs}{stacks} is kept at {self.link}"
+        stacks = f" and the stacks of {counted(self.stacks, 'program')}" if self.stacks else ""
+        text = (
+            f"evidence of {counted(self.pods, 'pod')} with {counted(self.logs, 'log')}{stacks} is kept at {self.link}"
+        )
         return f"{text} ({self.problem})" if self.problem else text

@@ -9,6 +9,7 @@ from pydantic import Field
 from holdfast.model.base import Time
 from holdfast.model.observation import Payload
 from holdfast.model.vocabulary import Phase, Reason
+from holdfast.model.words import counted
 
 
 class Cause(Payload):
@@ -31,7 +32,7 @@ class Claims(Payload):
     def sentence(self) -> str:
         """Name them: `2 PersistentVolumeClaims (data-web-0, data-web-1)`."""
         more = f" and {self.total - len(self.names)} more" if self.total > len(self.names) else ""
-        return f"{self.total} PersistentVolumeClaim{'s' if self.total != 1 else ''} ({', '.join(self.names)}{more})"
+        return f"{counted(self.total, 'PersistentVolumeClaim')} ({', '.join(self.names)}{more})"
 
 
 class ExcludedNode(Payload):

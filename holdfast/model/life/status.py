@@ -83,6 +83,10 @@ class Status(Payload):
     gang: Annotated[GangSize | None, Field(exclude_if=lambda value: value is None)] = None
     """The size of an elastic gang (rows T6, T8)."""
     next: Deadline | None = None
+    later: Annotated[tuple[Deadline, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What follows `next`, as in its explanation."""
+    unblock: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """As in its explanation."""
     avoided: tuple[ExcludedNode, ...] = ()
     """The nodes that its pods avoid or, while it has no pods, that its next pods will avoid."""
     failure: Failure | None = None

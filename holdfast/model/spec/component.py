@@ -17,6 +17,7 @@ from holdfast.model.spec.copies import COPIES_MAXIMUM, CopyLabel, check_copies
 from holdfast.model.spec.policy import Replacement
 from holdfast.model.spec.restart_agent import restart_agent
 from holdfast.model.vocabulary import StartStatus
+from holdfast.model.words import counted
 
 POD_SETS_MAXIMUM = 8
 WORD_MAXIMUM: Final = 64
@@ -231,7 +232,7 @@ class Component(Model):
     def title(self) -> str:
         """Its display name: its kind and its object's name."""
         title = f"{self.template['kind']} {self.template['metadata'].get('name') or self.name}"
-        return title if self.copies is None else f"{title} ({self.copies} {'copy' if self.copies == 1 else 'copies'})"
+        return title if self.copies is None else f"{title} ({counted(self.copies, 'copy', 'copies')})"
 
     @property
     def of_copies(self) -> dict[str, CopyLabel]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from holdfast.model import Attempt, Barrier, Observation, Phase, Reason, RestartMode, Stage, State, Workload
 from holdfast.model.calls.barrier import Lifted
-from holdfast.model.words import shortened
+from holdfast.model.words import counted, shortened
 from holdfast.policy.attempt.health import current, timings
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.failures.avoided_nodes import down_in
@@ -50,7 +50,7 @@ def _lost(seen: Observation | None) -> str:
     views = seen.components.values()
     absent = sum(view.absent for view in views)
     if absent or seen.missing:
-        return "1 pod is gone" if absent == 1 else f"{absent} pods are gone" if absent else f"{seen.missing[0]} is gone"
+        return f"{counted(absent, 'pod is', 'pods are') if absent else f'{seen.missing[0]} is'} gone"
     if any((view.complete and view.pods.expected) or view.failed for view in views):
         return "a part of it has ended"
     for word, count in (

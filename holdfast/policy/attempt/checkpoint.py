@@ -18,6 +18,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.calls.cluster import Checkpointed
+from holdfast.model.words import counted
 from holdfast.policy.attempt.health import LIVE, current
 from holdfast.policy.attempt.park import is_orphaned
 from holdfast.policy.failures.blindness import due
@@ -184,7 +185,7 @@ def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> St
         finished=_finished(spec, state),
     )
     state = edit(state, checkpoint=request, intent=edit(state.intent, checkpoint=False))
-    text = f"checkpoint {request.number}: {request.running} pods are asked to save their state ({decision.why})"
+    text = f"checkpoint {request.number}: {asked_to_save(request.running)} ({decision.why})"
     return cause(state, Reason.CHECKPOINT_REQUESTED, text, now)
 
 
@@ -220,7 +221,7 @@ def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
     attempt, answers = state.attempt, request.answers
     if attempt is None or attempt.stage not in {Stage.GONE, Stage.FORCING} or answers is None:
         return state
-    said = f"{answers.done} of {request.running} pods have saved in their termination grace"
+    said = f"{_saved_of(answers, request)} in their termination grace"
     short = answers.done + answers.finished < request.running + request.finished
     if short or answers.failed or answers.disagree or not answers.done:
         return _end(state, request, CheckpointState.DISCARDED, said, now)
@@ -245,13 +246,13 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
     if answers is None:
         return state
     some = CheckpointState.PARTIAL if answers.done else CheckpointState.DISCARDED
-    said = f"{answers.done} of {request.running} pods have saved"
+    said = _saved_of(answers, request)
     left = f": {'; '.join(answers.left)}" if answers.left else ""
     if answers.failed:
         return _end(state, request, some, f"{said}, and {answers.failed} cannot{left}", now)
     gone = lost(answers, request.running, request.finished)
     if gone:
-        return _end(state, request, some, f"{said}, and {gone} are no longer there", now)
+        return _end(state, request, some, f"{said}, and {counted(gone, 'is', 'are')} no longer there", now)
     if is_over(answers, request.running, request.finished):
         if answers.disagree:
             return _end(state, request, some, f"{said}, and name different places", now)
@@ -263,9 +264,19 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
         return state
     if _extends(spec, state, request, answers):
         state = edit(state, checkpoint=edit(request, extended_at=now, answers=None))
-        text = f"checkpoint {request.number}: {said}, and {answers.working} are at it: their deadline is extended"
+        more = counted(answers.working, "is", "are")
+        text = f"checkpoint {request.number}: {said}, {more} saving: the deadline is extended"
         return cause(state, Reason.CHECKPOINT_EXTENDED, text, now)
     return _end(state, request, some, f"{said} in time{left}", now)
+
+
+def asked_to_save(pods: int) -> str:
+    """Say how many pods are asked to save: `1 pod is asked to save its state`."""
+    return counted(pods, "pod is asked to save its state", "pods are asked to save their state")
+
+
+def _saved_of(answers: Answers, request: CheckpointRequest) -> str:
+    return f"{answers.done:,} of {counted(request.running, 'pod has', 'pods have')} saved"
 
 
 def _extends(spec: Workload, state: State, request: CheckpointRequest, answers: Answers) -> bool:

@@ -19,6 +19,7 @@ from holdfast.model import (
     Unhealthy,
     Workload,
 )
+from holdfast.model.words import counted
 from holdfast.policy.attempt.copies import stays
 from holdfast.policy.attempt.order import is_to_come
 from holdfast.policy.attempt.order import without as not_speaking_of
@@ -235,15 +236,20 @@ def _late(attempt: Attempt, reason: Reason, time: datetime, message: str, compon
 def lateness(attempt: Attempt, one: Awaited, reason: Reason, time: datetime) -> Failure:
     """Return the failure of pods that are late when their grace ends."""
     if reason is Reason.PODS_NOT_ADMITTED:
-        text = f"{one.absent} of {one.expected} pods were not created in time"
+        text = f"{one.absent:,} of {counted(one.expected, 'pod was', 'pods were')} not created in time"
     else:
-        text = f"{one.unready} of {one.expected} pods did not run in time"
+        text = f"{one.unready:,} of {counted(one.expected, 'pod')} did not run in time"
     return _late(attempt, reason, time, text, one.component)
 
 
 def insufficiency(attempt: Attempt, back: Starting, time: datetime) -> Failure:
     """Return the failure of pods that do not run again in time (row U13)."""
-    return _late(attempt, Reason.INSUFFICIENT_PODS_READY, time, f"{back.unready} of {back.expected} pods do not run")
+    return _late(attempt, Reason.INSUFFICIENT_PODS_READY, time, idle(back.unready, back.expected))
+
+
+def idle(unready: int, expected: int) -> str:
+    """Say how many pods do not run: `1 of 2 pods do not run`."""
+    return f"{unready:,} of {counted(expected, 'pod does', 'pods do')} not run"
 
 
 def _orphaned(attempt: Attempt, seen: Observation) -> Failure:

@@ -93,6 +93,6 @@ def next_cycle(state: State, now: datetime) -> State:
 
 def place(spec: Workload, state: State) -> str:
     """Return a message on its place in the queue: as of when, and from which cycle on it may be admitted."""
-    since = f", as of {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
-    cycles = f"requeued in cycle {state.cycle}, may be admitted from cycle {state.cycle + 1} on"
-    return f"in queue {spec.queue}{since}: {cycles}"
+    since = f" since {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
+    cycles = f"requeued in cycle {state.cycle}, admitted in cycle {state.cycle + 1} at the earliest"
+    return f"wait in queue {spec.queue}{since}: {cycles}"

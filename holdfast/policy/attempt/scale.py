@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model import Observation, Phase, Reason, State, Workload
+from holdfast.model.words import counted
 from holdfast.policy.attempt.health import current
 
 
@@ -32,7 +33,7 @@ def overrun(spec: Workload, state: State) -> str:
     gang = spec.members.name if spec.members is not None else None
     over = {name: view for name, view in seen.components.items() if view.overrun and name != gang} if seen else {}
     return "; ".join(
-        f"{one.title} asks for {view.declared + view.overrun} pods, {view.overrun} more than the declared "
+        f"{one.title} asks for {counted(view.declared + view.overrun, 'pod')}, {view.overrun} more than the declared "
         f"{view.declared} that its quota was reserved for"
         for one in spec.components
         if (view := over.get(one.name)) is not None

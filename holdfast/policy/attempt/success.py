@@ -17,7 +17,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.failures.back_off import others_first
-from holdfast.policy.failures.rules import DEFAULT_RULE, Ruling, in_order, rulings
+from holdfast.policy.failures.rules import DEFAULT_RULE, Ruling, in_order, rulings, title_of
 
 _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
@@ -82,7 +82,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
         # Other components keep their rulings: those neither end the workload nor come before the ones that do.
         ending = lost.intersection(targets(spec, state.policy.success))
         found = [
-            one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} (rule {one.rule})")
+            one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} ({title_of(one.rule)})")
             if one.failure.component in ending and _is_for_good(one, seen)
             else one
             for one in found

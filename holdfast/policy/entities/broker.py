@@ -21,7 +21,7 @@ from holdfast.model.entities.broker import (
     Candidate,
     Weighed,
 )
-from holdfast.model.words import escaped
+from holdfast.model.words import counted, escaped
 from holdfast.policy.values.edit import edit
 
 
@@ -115,7 +115,7 @@ def _why(broker: Broker, one: Candidate, now: datetime) -> str:
         lasts = f"lasts {format_duration(timedelta(seconds=round(one.cost, 1)))}"
     unsaved = format_duration(timedelta(seconds=round((now - one.since).total_seconds())))
     due = format_duration(timedelta(seconds=round(interval(broker, one).total_seconds())))
-    pods = "1 pod has" if one.pods == 1 else f"{one.pods} pods have"
+    pods = counted(one.pods, "pod has", "pods have")
     return f"{pods} not saved for {unsaved}; a checkpoint that {lasts} is worth its cost every {due}"
 
 
@@ -142,8 +142,8 @@ def status(state: BrokerState) -> BrokerStatus:
 
 def _counted(seen: Weighed, waits: int) -> str:
     """Say how many can save, how many are saving, and how many of those that are due must wait."""
-    can = "1 workload can save its" if seen.running == 1 else f"{seen.running} workloads can save their"
-    text = f"{can} state: {seen.saving} {'is' if seen.saving == 1 else 'are'} saving; "
+    can = counted(seen.running, "workload can save its", "workloads can save their")
+    text = f"{can} state: {counted(seen.saving, 'is', 'are')} saving; "
     if seen.due == 1:
         return text + ("1 is due, and waits for a turn" if waits else "1 is due")
     turn = f", and {waits} of those {'waits' if waits == 1 else 'wait'} for a turn" if waits else ""

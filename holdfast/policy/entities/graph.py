@@ -21,7 +21,7 @@ from holdfast.model.entities.graph import (
     ItemPhase,
 )
 from holdfast.model.vocabulary import Phase, Reason
-from holdfast.model.words import escaped, shortened
+from holdfast.model.words import counted, escaped, shortened
 from holdfast.policy.values.edit import edit
 
 _OUTCOMES: Final = {
@@ -342,11 +342,15 @@ def _counts(state: GraphState) -> dict[ItemPhase, int]:
 
 def _message(state: GraphState) -> str:
     counts = _counts(state)
-    message = f"{sum(count for one, count in counts.items() if one.ended)} of {len(state.items)} workloads have ended"
+    message = _ended(sum(count for one, count in counts.items() if one.ended), len(state.items))
     awaited = counts.get(ItemPhase.AWAITED, 0)
     if awaited and not state.cancelled:
-        message += f"; {awaited} are not submitted yet: submit its file again if that was broken off"
+        message += f"; {counted(awaited, 'is', 'are')} not submitted yet: submit its file again if that was broken off"
     return message
+
+
+def _ended(count: int, total: int) -> str:
+    return f"{count:,} of {counted(total, 'workload has', 'workloads have')} ended"
 
 
 def _listed(between: str, words: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from holdfast.model.entities.queue import (
     Strategy,
 )
 from holdfast.model.quantity import format_quantity
-from holdfast.model.words import escaped, shortened
+from holdfast.model.words import amount_of, counted, escaped, shortened
 from holdfast.policy.values.edit import edit
 
 CYCLE: Final = timedelta(seconds=1)
@@ -239,21 +239,20 @@ def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
 
 def let_in(uid: str, item: QueueItem, queue: Queue) -> QueueOrder:
     """Return the order that admits a workload."""
-    return QueueOrder(
-        uid=uid, turn=item.turn, admit=True, why=f"queue {queue.name} lets it in, in its cycle {item.cycle}"
-    )
+    return QueueOrder(uid=uid, turn=item.turn, admit=True, why=f"admitted by queue {queue.name} in cycle {item.cycle}")
 
 
 def _closed(state: QueueState) -> str:
     """Return why the queue admits no workload at all; empty if it may."""
     if state.closing:
-        return f"its queue is to end: {state.closing}"
+        return f"its queue is to be deleted: {state.closing}"
     if state.queue.stop_policy is StopPolicy.HOLD:
         return "its queue is held: stopPolicy Hold"
     if state.looked_at is None:
-        return "its queue has just begun, and has not seen its cluster yet"
+        return "its queue has just started, and has not seen its cluster yet"
     if state.awaited:
-        return f"its queue has just begun: {len(state.awaited)} workloads have yet to say whether they hold something"
+        owing = counted(len(state.awaited), "workload has", "workloads have")
+        return f"its queue has just started: {owing} not said yet what they use"
     return ""
 
 
@@ -275,7 +274,7 @@ def _judged(state: QueueState) -> Iterator[tuple[str, QueueItem, str]]:
             continue
         large = _short(item.demand, room, {})
         if large:
-            yield uid, item, f"it asks for more than the whole quota: {large}"
+            yield uid, item, f"it cannot be admitted with this quota: {large}"
             continue
         short = _short(item.demand, room, used)
         if first or short:
@@ -301,13 +300,13 @@ def _used(items: Iterable[QueueItem]) -> dict[str, int]:
 
 
 def _short(demand: Mapping[str, int], room: Mapping[str, int], used: Mapping[str, int]) -> str:
-    """Return a text of the resources that are too short; empty if none."""
-    words = [
-        f"it asks for {format_quantity(amount)} {key}, and {format_quantity(max(0, room[key] - used.get(key, 0)))} "
-        f"of {format_quantity(room[key])} are free"
-        for key, amount in demand.items()
-        if key in room and amount > room[key] - used.get(key, 0) and amount > 0
-    ]
+    """Return a text of the resources that are too short; empty if none. Where nothing is used, the quota is."""
+    words: list[str] = []
+    for key, amount in demand.items():
+        if key in room and amount > room[key] - used.get(key, 0) and amount > 0:
+            free, whole = format_quantity(max(0, room[key] - used.get(key, 0))), format_quantity(room[key])
+            left = f"{free} of {whole} {'is' if free == '1' else 'are'} free" if used else f"the whole quota is {whole}"
+            words.append(f"it requests {amount_of(format_quantity(amount), key)}, and {left}")
     return "; ".join(words)
 
 
@@ -371,7 +370,7 @@ def _message(state: QueueState, waiting: Sequence[tuple[str, QueueItem, str]]) -
         kueues = f"; Kueue decides in {shown}, and this queue lets in what is there"
     else:
         kueues = ""
-    return ("nobody waits" if not waiting else f"{len(waiting)} waiting; the first: {waiting[0][2]}") + kueues
+    return ("nobody waits" if not waiting else f"{len(waiting)} waiting; first in line: {waiting[0][2]}") + kueues
 
 
 def details(state: QueueState) -> str:

@@ -144,18 +144,18 @@ def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
 
 
 def without(nodes: Excluded) -> str:
-    """Return a short message on where the next pods will not go: `without node-7`; empty if anywhere."""
+    """Return where pods will not go: `avoids node-7`, `prefers other nodes to node-8`; empty if anywhere."""
     must = [node.name for node in nodes if node.required]
     may = [node.name for node in nodes if not node.required]
-    parts = [f"without {_listed(must)}"] if must else []
-    parts += [f"away from {_listed(may)} where others have room"] if may else []
-    return ", ".join(parts)
+    parts = [f"avoids {_listed(must)}"] if must else []
+    parts += [f"prefers other nodes to {_listed(may)}"] if may else []
+    return " and ".join(parts)
 
 
 def in_full(nodes: Excluded) -> str:
     """Return a message on until when each node is avoided, and why."""
     said = [
-        f"{'avoids' if node.required else 'prefers others to'} {node.name} until {_when(node.until)} ({node.why})"
+        f"{'avoids' if node.required else 'prefers other nodes to'} {node.name} until {_when(node.until)} ({node.why})"
         for node in sorted(nodes, key=lambda node: not node.required)[:NAMES_TOLD]
     ]
     more = len(nodes) - len(said)

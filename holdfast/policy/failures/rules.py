@@ -64,6 +64,11 @@ def rule_on(policy: Policy, failure: Failure) -> Ruling:
     return Ruling(failure, DEFAULT_RULE, policy.default) if rule is None else Ruling(failure, rule.name, rule.action)
 
 
+def title_of(rule: str) -> str:
+    """Return how a rule is named in a sentence: `rule failed-pods`, or `default rule` if no other matches."""
+    return "default rule" if rule == DEFAULT_RULE else f"rule {rule}"
+
+
 def first_match(rules: Iterable[Rule], failure: Failure) -> Rule | None:
     """Return the first rule that matches a failure; None if only the default applies."""
     return next((rule for rule in rules if matches(rule.match, failure)), None)

@@ -20,6 +20,7 @@ from holdfast.model import (
     State,
     Workload,
 )
+from holdfast.model.words import counted
 from holdfast.policy.attempt import barrier
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
 from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
@@ -31,6 +32,7 @@ from holdfast.policy.attempt.replace import joined, replaced_at
 from holdfast.policy.attempt.requeue import next_cycle
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.failures.avoided_nodes import down_in, exclude, standing
+from holdfast.policy.failures.rules import title_of
 from holdfast.policy.loop.operations import creates_at_once, is_timed, patience, promise
 from holdfast.policy.loop.promise import assessed, is_same, promised
 from holdfast.policy.sides.gang import met
@@ -248,10 +250,10 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
 
 def restart(state: State, decision: Restart, now: datetime) -> State:
     """Return the state after the decision to remove an attempt and begin the next one."""
-    charge, why = decision.charge, f"{decision.failure.sentence()} (rule {decision.rule})"
+    charge, why = decision.charge, f"{decision.failure.sentence()} ({title_of(decision.rule)})"
     state, avoided = exclude(state, decision.exclude, now)
     if avoided:
-        why += f"; then {avoided}"
+        why += f"; the next attempt {avoided}"
     if decision.recreated:
         why += f"; it is recreated, since {decision.recreated}"
     state = charged(state, charge, now, requeue=decision.requeue)
@@ -297,7 +299,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     if decision.copies:
         state = edit(state, copy_restarts=restarted(state, decision.copies, now))
     state = edit(state, attempt=attempt)
-    why = f"{decision.why}; then {avoided}" if avoided else decision.why
+    why = f"{decision.why}; what is made again {avoided}" if avoided else decision.why
     state = cause(state, Reason.REPLACING, why, now)
     return enter(state, state.phase, Reason.REPLACING, why, now)
 
@@ -368,7 +370,9 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     if isinstance(step, Sleep) and until is not None and now < until and (step.until is None or until < step.until):
         # The walltime runs on during every wait. It does not apply to a workload held for a contradiction.
         return (
-            Sleep(until, f"walltime: it is stopped then; {step.why}") if state.held is None or state.held.rule else step
+            Sleep(until, f"walltime: it is stopped then ({step.why})")
+            if state.held is None or state.held.rule
+            else step
         )
     return step
 
@@ -464,7 +468,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
         return Run(OperationKind.CLEAR, why, state.hold_until)
     if attempt is not None and state.outcome is None and attempt.launch_failure is None:
         count = len(spec.components) - len(attempt.waiting)
-        what = "1 component" if count == 1 else f"{count} components"
+        what = counted(count, "component")
         if attempt.stage is Stage.PLANNED or (attempt.stage is Stage.PREPARED and not attempt.owner_uid):
             then = f"creating {what}" if creates_at_once(spec, state) else "making the owner"
             return Run(OperationKind.PREPARE, f"checking rights and {then} of attempt {attempt.number}")

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.model import NodeBook, NodeWord
 from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerState, ProvisionerStatus
-from holdfast.model.words import escaped
+from holdfast.model.words import counted, escaped
 from holdfast.policy.nodes.fence import FENCES_AT_ONCE
 from holdfast.policy.nodes.fences import Places
 from holdfast.policy.nodes.provisioner import in_order, verb_of
@@ -49,7 +49,7 @@ def _message(state: ProvisionerState, busy: Set[int]) -> str:
     if state.quarantined:
         text += f"; nodes in quarantine: {len(state.quarantined)}"
     for service, one in sorted(state.away.items()):
-        text += f"; {service} has not answered since {one.since:%m-%d %H:%M:%S} UTC"
+        text += f"; {service} has not answered since {one.since:%Y-%m-%d %H:%M:%S} UTC"
     return text
 
 
@@ -64,7 +64,7 @@ def _waits(
     """Say why a request is not done yet."""
     said = f" ({request.said})" if request.said else ""
     if request.number in busy:
-        return ("is under way" if request.enlisted else "whom to ask is being looked up") + said
+        return ("is under way" if request.enlisted else "its provisioning service is being looked up") + said
     if request.again is not None and request.again > now:
         return f"{request.said}; next try at {request.again:%H:%M:%S} UTC"
     if first is not request:
@@ -73,8 +73,8 @@ def _waits(
     if away is not None:
         return f"{request.service} does not answer: {away.why}; next try at {away.again:%H:%M:%S} UTC"
     if not request.enlisted:
-        return "whom to ask is to be looked up"
-    return places.lacks(request) or "it is its turn"
+        return "its provisioning service is to be looked up"
+    return places.lacks(request) or "its turn has come"
 
 
 def details(state: ProvisionerState, busy: Set[int], now: datetime) -> str:
@@ -113,7 +113,7 @@ def unfenced(book: NodeBook, told: ProvisionerStatus) -> dict[str, str]:
         if record.word is not NodeWord.FENCING or not record.ours:
             continue
         if record.asked is None and before >= FENCES_AT_ONCE:
-            rest = f"{before} others are asked for before it"
+            rest = f"{counted(before, 'other is', 'others are')} asked for before it"
         else:
             rest = "it is to be asked for" if record.asked is None else "it is asked for again"
         found[record.name] = pending.get(record.name) or record.unasked or ended.get(record.name) or rest

@@ -10,6 +10,7 @@ from holdfast.model.base import format_duration
 from holdfast.model.gang.state import Absence, GangState, MemberRecord
 from holdfast.model.gang.status import CloseReason, GangPhase
 from holdfast.model.gang.wire import MemberState, WorkerFailure
+from holdfast.model.words import counted
 from holdfast.policy.rendezvous.members import absent, closed, is_wanted, recorded
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.fate import SKEW
@@ -98,7 +99,9 @@ def _without_dropped(state: GangState) -> GangState:
     """Evict the members whose index the Job drops, and no other: the Job decides which indexes it drops (row D39)."""
     pods = state.gang.pods
     gone = {
-        name: edit(one, absent=Absence.EVICTED, why=f"the gang is to have {pods} pods: index {one.join.index} goes")
+        name: edit(
+            one, absent=Absence.EVICTED, why=f"the gang is to have {counted(pods, 'pod')}: index {one.join.index} goes"
+        )
         for name, one in state.members.items()
         if one.absent is None and not is_wanted(state, one) and not _done(state, one)
     }
@@ -184,7 +187,7 @@ def _charged(state: GangState, one: MemberRecord, now: datetime) -> GangState:
     """Charge the failure to the member that failed first, and to no other (rows T3-T5)."""
     limit, why = state.gang.max_restarts, f"{one.join.member} failed: {words(one)}"
     if one.restarts >= limit:
-        return closed(state, CloseReason.RESTARTS_EXHAUSTED, f"{why}; {limit} restarts used")
+        return closed(state, CloseReason.RESTARTS_EXHAUSTED, f"{why}; {counted(limit, 'restart')} used")
     after = _again(state, why, now)
     if after.closed is not None:
         return after

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.model.quantity import format_bytes
+from holdfast.model.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ def room_for(stored: Sequence[Stored], digest: str, size: int, user: str, quota:
     if excess <= 0:
         return Room(tuple(evict))
     used = sum(one.bytes for one in others if one.users)
-    many = len(frozenset[str]().union(*(one.users for one in others)))
+    users = frozenset[str]().union(*(one.users for one in others))
     return Room(
-        problem=f"it needs {format_bytes(size)}, and {many} workloads use {format_bytes(used)} of the quota, "
+        problem=f"it needs {format_bytes(size)}, and {counted(len(users), 'workload uses', 'workloads use')} "
+        f"{format_bytes(used)} of the quota, "
         f"{format_bytes(quota)}",
         waits=True,
     )

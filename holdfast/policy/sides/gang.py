@@ -16,7 +16,7 @@ from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scop
 from holdfast.model.gang.orders import GangEnding
 from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
 from holdfast.model.gang.status import CloseReason
-from holdfast.model.words import shortened
+from holdfast.model.words import counted, shortened
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized
@@ -162,6 +162,5 @@ def _came_to(state: State, attempt: Attempt, meeting: Meeting, event: GangTold, 
 
 def size_of(gang: Gang) -> str:
     """Return the size of a gang in words: `2 to 4 members`, `2 to 4 members and 1 spare`."""
-    text = f"{gang.min} to {gang.max} members" if gang.min != gang.max else f"{gang.max} members"
-    text = text.replace("1 members", "1 member") if gang.min == gang.max == 1 else text
-    return text + (f" and {gang.spares} spare{'s' if gang.spares > 1 else ''}" if gang.spares else "")
+    text = f"{gang.min} to {gang.max} members" if gang.min != gang.max else counted(gang.max, "member")
+    return text + (f" and {counted(gang.spares, 'spare')}" if gang.spares else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from holdfast.model import ActionKind, Failure, FailureClass, Probe, Reason, Scope, Stage, State, Workload
+from holdfast.model import ActionKind, Failure, FailureClass, Probe, Reason, Scope, Stage, State, Workload, words
 from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.values.edit import edit
 
@@ -49,7 +49,7 @@ def silence(
 
 def failed(rules: Probe, attempt: int, time: datetime, component: str, subject: str, node: str, answer: str) -> Failure:
     """Return the failure of a pod whose failed probes have reached the threshold, with its last answer."""
-    message = f"{rules.words} failed {rules.failure_threshold} times in a row: {answer}"
+    message = f"{rules.words} failed {words.counted(rules.failure_threshold, 'time')} in a row: {answer}"
     return silence(attempt, time, component, subject, node, message)
 
 

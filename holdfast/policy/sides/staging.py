@@ -13,7 +13,7 @@ from holdfast.model import Failure, FailureClass, Phase, Reason, Scope, Stage, S
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.data import Staging
 from holdfast.model.quantity import format_bytes
-from holdfast.model.words import shortened
+from holdfast.model.words import counted, shortened
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.values.decision import Decision, Fail, Fetch, Retry, Wait
 from holdfast.policy.values.edit import edit
@@ -135,7 +135,7 @@ def _told(event: Staged, attempt: int) -> str:
     files, size = sum(one.files for one in event.sets), sum(one.bytes for one in event.sets)
     fetched = f"{format_bytes(event.fetched)} of it fetched" if event.fetched else "all of it from the cache"
     names = ", ".join(one.mount for one in event.sets)
-    return f"attempt {attempt} has {names} ready: {files} files, {format_bytes(size)}, {fetched}"
+    return f"attempt {attempt} has {names} ready: {counted(files, 'file')}, {format_bytes(size)}, {fetched}"
 
 
 def is_staging(state: State) -> bool:

@@ -24,7 +24,8 @@ def audited(spec: Workload, state: State, step: Step) -> Step:
         return step
     if attempt is None or _entry(attempt, step.kind) in attempt.audited:
         return step
-    why = f"{step.why}, as {spec.run_as} of {spec.namespace}: {state.message}"
+    account = f"service account {spec.run_as} of namespace {spec.namespace}"
+    why = f"{step.why}, as {account}; why: {state.message}"
     return replace(step, kind=OperationKind.REPORT, until=None, audits=_entry(attempt, step.kind), why=why)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model import (
     ActionKind,
@@ -31,9 +31,9 @@ from holdfast.model import (
 )
 from holdfast.model.life.status import GangSize
 from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
-from holdfast.model.words import escaped
+from holdfast.model.words import counted, escaped
 from holdfast.policy.attempt.barrier import until as barrier_until
-from holdfast.policy.attempt.checkpoint import checkpoint_request, due_at
+from holdfast.policy.attempt.checkpoint import asked_to_save, checkpoint_request, due_at
 from holdfast.policy.attempt.copies import restarted_copy, titles_again
 from holdfast.policy.attempt.ending import active_in, is_clearing
 from holdfast.policy.attempt.health import (
@@ -41,6 +41,8 @@ from holdfast.policy.attempt.health import (
     REMOVING,
     current,
     expected_now,
+    failures,
+    idle,
     not_ready,
     pause_of,
     removal_due,
@@ -55,7 +57,7 @@ from holdfast.policy.attempt.scale import is_at_nothing, overrun
 from holdfast.policy.attempt.success import wanted
 from holdfast.policy.failures.avoided_nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.failures.blindness import due
-from holdfast.policy.failures.rules import Ruling, rule_on
+from holdfast.policy.failures.rules import Ruling, rule_on, rulings, title_of
 from holdfast.policy.sides.staging import is_paused, is_staging
 from holdfast.policy.status.report import WARNINGS, conditions, still_runs
 from holdfast.policy.values.decision import Wait
@@ -69,7 +71,7 @@ from holdfast.policy.verdicts.strip import let_go
 from holdfast.policy.verdicts.walltime import ends_at
 
 CAUSES_SHOWN = 5
-ENDS = "its walltime is over: TERM, KILL after each pod's own grace, and it has failed"
+ENDS = "its walltime is over: its pods get TERM, and KILL after their grace period; it fails"
 _REMEDIES: dict[str, str] = {
     Reason.PODS_NOT_ADMITTED: "its controllers' Events (kubectl describe) name the quota, webhook or right they lack",
     Reason.PODS_NOT_RUNNING: "its pods' Events (kubectl describe pod) name the node, volume or image they wait for",
@@ -77,6 +79,8 @@ _REMEDIES: dict[str, str] = {
 }
 """Where to look, by the reason it is unhealthy: Holdfast cannot know what it waits for."""
 _WAITS_SHOWN = 3
+_STARTS = ("admission grace", "warm-up grace")
+"""Begin the waits for pods to start."""
 _ENABLE = "`holdfast namespace enable "
 """Stands in a refusal that is about the namespace, which names the whole command."""
 _DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
@@ -127,6 +131,8 @@ def status_of(spec: Workload, state: State, now: datetime, uid: str, asked: date
         copies={name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {},
         gang=_gang(spec),
         next=deadlines[0] if deadlines else None,
+        later=deadlines[1:],
+        unblock=_unblock(spec, state),
         avoided=_avoided(state, asked or now),
         failure=state.outcome_failure,
         checkpoint=state.checkpoint,
@@ -180,10 +186,10 @@ def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
 
 
 def _next_one(state: State, now: datetime, verb: str = "") -> str:
-    """Name the next attempt, what happens to it, and the nodes it will avoid: `attempt 3, without node-7`."""
+    """Name the next attempt, what happens to it, and the nodes it will avoid: `attempt 3 (avoids node-7)`."""
     number = state.attempt.number + 1 if state.attempt is not None else 1
     avoided = without(standing(state.excluded, state.policy.exclusion, now))
-    return f"attempt {number}{verb}" + (f", {avoided}" if avoided else "")
+    return f"attempt {number}{f' ({avoided})' if avoided else ''}{verb}"
 
 
 def budgets_of(state: State, now: datetime) -> tuple[BudgetStatus, ...]:
@@ -232,7 +238,7 @@ def _why(spec: Workload, state: State) -> str:
         return unserved
     waits = "; ".join(one.sentence() for one in _waiting(spec, state)[:_WAITS_SHOWN])
     if state.unhealthy is not None:
-        why = f"{state.unhealthy.failure.sentence()} (rule {state.unhealthy.rule})"
+        why = f"{state.unhealthy.failure.sentence()} ({title_of(state.unhealthy.rule)})"
         return f"{why}; {waits}" if waits and state.unhealthy.failure.reason in _REMEDIES else why
     if waits:
         return waits
@@ -243,7 +249,7 @@ def _why(spec: Workload, state: State) -> str:
         if unready and due:
             return "; ".join(one.why for one in due)
         if unready:
-            return f"{unready} of {expected_now(spec, state)} pods do not run, and no rule takes that for a failure"
+            return f"{idle(unready, expected_now(spec, state))}, and no rule takes that for a failure"
     return state.message or state.reason.value
 
 
@@ -280,7 +286,7 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
         if attempt.remnants:
             left = "; ".join(each.sentence() for each in attempt.remnants[:3])
             total = attempt.remnants_total
-            text += f": {total} object{'s' if total != 1 else ''} left: {left}"
+            text += f": {counted(total, 'object')} left: {left}"
         return text
     if operation is not None and operation.interrupted:
         return f"breaking off {operation.kind.value} of attempt {operation.attempt}"
@@ -317,7 +323,7 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
         answers, many = request.answers, request.running
         so_far = f": {answers.done} of {many} had saved when last told" if answers is not None else ""
         more = ", with their extension" if request.extended_at is not None else ""
-        return f"checkpoint {request.number}: {many} Pod are asked to save their state{more}{so_far}"
+        return f"checkpoint {request.number}: {asked_to_save(many)}{more}{so_far}"
     if state.phase is Phase.SUSPENDED:
         return "nothing of it is in the cluster; its quota is released"
     if is_staging(state) and is_paused(state):
@@ -325,8 +331,8 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
     if is_queued(state):
         return "waiting in its queue; its quota is released"
     if state.reason is Reason.QUEUED and kept_out(state):
-        since = f", as of {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
-        return f"standing in queue {spec.queue}{since}; nothing of it is in the cluster"
+        since = f" since {spec.submitted_at:%Y-%m-%d %H:%M:%S} UTC" if spec.submitted_at is not None else ""
+        return f"waiting in queue {spec.queue}{since}; nothing of it is in the cluster"
     if state.pause_until is not None:
         return "pausing before the next attempt; its quota is kept"
     if is_at_nothing(state):
@@ -337,11 +343,12 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
         steps = where(spec.progress, state.steps, attempt.number, at)
         more = f"{f'; {steps}' if steps else ''}{f'; {over}' if over else ''}{_until(spec, state)}"
         if _unserved(spec, state):
-            return f"nothing is decided by what cannot be read; {_ready_pods(state)} pods run or have succeeded{more}"
+            ready = counted(_ready_pods(state), "pod runs or has", "pods run or have")
+            return f"nothing is decided by what cannot be read; {ready} succeeded{more}"
         if unready:
             avoided = f"; {in_full(attempt.avoided)}" if attempt.avoided else ""
             return f"{_running(state, expected - unready, expected)}{_stuck(state)}{avoided}{more}"
-        return f"{expected} of {expected} pods run or have succeeded{more}"
+        return f"{expected:,} of {counted(expected, 'pod runs or has', 'pods run or have')} succeeded{more}"
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
         kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
@@ -359,7 +366,7 @@ def _running(state: State, ready: int, expected: int) -> str:
     """Say how many of the expected pods run: `1 of 3 pods running`, or have succeeded if some have."""
     seen = current(state)
     how = "running or succeeded" if seen is not None and seen.pods.succeeded else "running"
-    return f"{ready} of {expected} pod{'' if expected == 1 else 's'} {how}"
+    return f"{ready:,} of {counted(expected, 'pod')} {how}"
 
 
 def _foreign(state: State) -> str:
@@ -386,7 +393,7 @@ def _parking(spec: Workload, state: State, attempt: Attempt) -> str:
     if attempt.parking is Parking.PARKED:
         return f"{spec.titles(attempt.parked)}: suspended in place, no pod is left; its quota is released"
     seen = shown(state)
-    left = f": {seen.pods.going} Pod left" if seen is not None and seen.pods.going else ""
+    left = f": {counted(seen.pods.going, 'pod')} left" if seen is not None and seen.pods.going else ""
     return f"suspending {spec.titles(attempt.parked)} in place{left}; its quota is kept until no pod is left"
 
 
@@ -409,7 +416,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             result.append(Deadline(at=at, what="forceful deletion, unless all is gone by then"))
         elif state.operation is not None and state.operation.until is not None:
             at = max(now, state.operation.until)
-            result.append(Deadline(at=at, what="what is left then is told, and forced again"))
+            result.append(Deadline(at=at, what="what is left is listed, and its deletion is forced again"))
         at = max(now, result[0].at if result else now)
         result.append(Deadline(at=at, what=f"once gone: {_once_gone(spec, state, attempt, at)}"))
         return tuple(result)
@@ -433,7 +440,9 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
     if state.unhealthy is not None:
         then = _consequence(spec, state, state.unhealthy.failure, decision.until)
-        result.append(Deadline(at=decision.until, what=f"unless it has healed by then: {then}"))
+        result.append(Deadline(at=decision.until, what=f"if it is not healthy by then: {then}"))
+    elif decision.why.startswith(_STARTS) and (late := _late_consequence(spec, state, decision.until)):
+        result.append(Deadline(at=decision.until, what=f"if nothing has changed by then: {late}"))
     elif is_staging(state):
         result.append(Deadline(at=decision.until, what=f"once all lies ready: {_next_one(state, decision.until)}"))
     elif state.pause_until is not None:
@@ -489,8 +498,8 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     then = _next_one(edit(state, excluded=excluded), at)
     limit, acted = action.limit, state.acted.get(ruling.rule, 0)
     if limit is not None and acted >= limit:
-        return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {limit})"
-    counted = f"rule {ruling.rule} {acted + 1} of {limit}" if limit is not None else ""
+        return f"the workload fails, since {title_of(ruling.rule)} has acted as often as it may ({acted} of {limit})"
+    counted = f"{title_of(ruling.rule)} {acted + 1} of {limit}" if limit is not None else ""
     if action.charge is None:
         return f"reset, charged to no budget{f' ({counted})' if counted else ''}, then {then}"
     limit, used = state.policy.budget(action.charge).limit, state.used.get(action.charge, 0)
@@ -499,6 +508,16 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     bound = f" of {limit}" if limit is not None else ""
     what = "requeue" if action.requeue else "reset"
     return f"{what} ({action.charge} {used + 1}{bound}{f', {counted}' if counted else ''}), then {then}"
+
+
+def _late_consequence(spec: Workload, state: State, at: datetime) -> str:
+    """Say what follows if pods are still missing, or do not run, when their grace ends; empty if no rule acts on it."""
+    late = [one for one in rulings(state.policy, failures(spec, state, at)) if one.action.kind is not ActionKind.IGNORE]
+    if not late:
+        return ""
+    grace = timings(state).failure_grace_period if late[0].action.grace else timedelta(0)
+    then = _consequence(spec, state, late[0].failure, at + grace)
+    return f"failure grace {format_duration(grace)}, then {then}" if grace else then
 
 
 def _kept(spec: Workload, state: State) -> str:
@@ -529,8 +548,8 @@ def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     what = f"{of_copy}{spec.titles([name])} is made again alone"
     most, acted = ruling.action.limit, state.acted.get(ruling.rule, 0)
     if most is not None and acted >= most:
-        return f"the workload fails, since rule {ruling.rule} has acted as often as it may ({acted} of {most})"
-    what += f" (rule {ruling.rule} {acted + 1} of {most})" if most is not None else ""
+        return f"the workload fails, since {title_of(ruling.rule)} has acted as often as it may ({acted} of {most})"
+    what += f" ({title_of(ruling.rule)} {acted + 1} of {most})" if most is not None else ""
     if charge is None or state.attempt is None:
         return f"{what}, charged to no budget"
     budget = state.policy.budget(charge)
@@ -551,9 +570,9 @@ def _unblock(spec: Workload, state: State) -> str:
     if state.phase is Phase.SUSPENDED:
         return _command("resume", spec)
     if is_staging(state) and is_paused(state):
-        return f"the store: holdfast doctor says what is wrong with it; {retry} skips the pause"
+        return f"the store: `holdfast doctor` says what is wrong with it; {retry} skips the pause"
     if state.reason is Reason.QUEUED and kept_out(state):
-        return f"room in its queue: holdfast queue show {spec.queue} says how much is taken, and who is before it"
+        return f"room in its queue: `holdfast queue show {spec.queue}` says how much is used, and who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
         closed = _ENABLE in state.message
         return f"once the namespace is enabled, {retry}" if closed else "correct the file, then submit it with --again"

@@ -16,7 +16,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.attempt.ending import is_unproven
-from holdfast.policy.attempt.health import REMOVING, current, expected_now, not_ready
+from holdfast.policy.attempt.health import REMOVING, current, expected_now, idle, not_ready
 from holdfast.policy.attempt.park import shown
 from holdfast.policy.attempt.scale import is_at_nothing, overrun
 from holdfast.policy.status.registry import unlisted
@@ -111,7 +111,7 @@ def conditions(spec: Workload, state: State) -> tuple[Condition, ...]:
             type=ConditionType.PODS_READY,
             status=ready,
             reason=Reason.SUFFICIENT_PODS_READY if ready else Reason.INSUFFICIENT_PODS_READY,
-            message=f"{unready} of {expected_now(spec, state)} pods do not run" if unready else "",
+            message=idle(unready, expected_now(spec, state)) if unready else "",
         )
     )
     unhealthy = state.unhealthy

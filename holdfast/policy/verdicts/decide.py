@@ -25,7 +25,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.life.state import STANDSTILL
-from holdfast.model.words import with_note
+from holdfast.model.words import counted, with_note
 from holdfast.policy.attempt.barrier import recreates
 from holdfast.policy.attempt.checkpoint import before_suspension, checkpoint_request, expired, kills, may_ask
 from holdfast.policy.attempt.ending import clearing
@@ -49,7 +49,7 @@ from holdfast.policy.attempt.success import judged, reached
 from holdfast.policy.failures.avoided_nodes import blamed, blamed_for, heeded
 from holdfast.policy.failures.back_off import own_until
 from holdfast.policy.failures.first_cause import as_recorded, with_death
-from holdfast.policy.failures.rules import Ruling, rule_on
+from holdfast.policy.failures.rules import Ruling, rule_on, title_of
 from holdfast.policy.sides.staging import stage
 from holdfast.policy.values.decision import (
     Cancel,
@@ -157,11 +157,15 @@ def _settled(spec: Workload, state: State, now: datetime) -> Decision:
         if active is not None:
             return active
     if state.hold_until is not None and now < state.hold_until:
-        what = "success TTL" if state.outcome is Phase.SUCCEEDED else "deletion on failure grace"
-        return Wait(state.hold_until, what)
+        return Wait(state.hold_until, _held_for(state))
     if state.hold_until is None:
         return Ignore("its resources stay until somebody cancels it")
-    return Release(Reason.TTL_EXPIRED, "the time its resources were held for is over")
+    return Release(Reason.TTL_EXPIRED, f"{_held_for(state)} is over: its resources are removed")
+
+
+def _held_for(state: State) -> str:
+    """Name the time for which the resources of a settled workload are held."""
+    return "success TTL" if state.outcome is Phase.SUCCEEDED else "deletion-on-failure grace"
 
 
 def _absent(spec: Workload, state: State, now: datetime) -> Decision:
@@ -258,16 +262,20 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
         ):
             continue
         if one.absent and now < admission and not now < warmup < admission:
-            absent = one.absent
-            news = f"{absent} pods{of} are not created yet" if seen is not None else f"no news yet of its {absent} pods"
+            news = f"no news yet of its {counted(one.absent, 'pod')}"
+            if seen is not None:
+                news = f"{counted(one.absent, f'pod{of} is', f'pods{of} are')} not created yet"
             waits.append(Wait(admission, f"admission grace: {news}"))
         elif one.unready and now < warmup:
-            waits.append(Wait(warmup, f"warm-up grace: {one.unready} pods{of} do not run yet"))
+            waits.append(
+                Wait(warmup, f"warm-up grace: {counted(one.unready, f'pod{of} does', f'pods{of} do')} not run yet")
+            )
     back = coming_back(spec, state, seen)
     if back is not None and back.until is not None and now < back.until:
         ruling = rule_on(state.policy, insufficiency(attempt, back, now))
         if ruling.action.kind is not ActionKind.IGNORE:
-            waits.append(Wait(back.until, f"warm-up grace: {back.unready} of {back.expected} pods are starting again"))
+            which = f"{back.unready:,} of {counted(back.expected, 'pod is', 'pods are')} starting again"
+            waits.append(Wait(back.until, f"warm-up grace: {which}"))
     return min(waits, key=lambda wait: wait.until, default=None)
 
 
@@ -286,7 +294,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         grace = "launch grace" if ruling.failure.stuck else "failure grace"
         if own_until(state, current(state), ruling) is not None:
             grace = "its Job's own back-off, then failure grace"
-        waits = f"{grace} and pause of rule {ruling.rule}" if paused else grace
+        waits = f"{grace} and pause of {title_of(ruling.rule)}" if paused else grace
         return Wait(when, f"{waits}: {ruling.failure.sentence()}")
     # A failed creation needs no live look: the workflow's own operation reported it.
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
@@ -304,10 +312,10 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         ended = ruling.failure.cls is FailureClass.DEADLINE or ruling.failure.reason == DEADLINE_EXCEEDED
         if ended and walltime(spec, state) is not None:
             reason = Reason.WALLTIME_EXCEEDED
-        return Fail(reason, as_recorded(ruling.failure), f"rule {ruling.rule}: {ruling.failure.sentence()}")
+        return Fail(reason, as_recorded(ruling.failure), f"{title_of(ruling.rule)}: {ruling.failure.sentence()}")
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
         # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
-        why = f"{ruling.failure.sentence()} (rule {ruling.rule})"
+        why = f"{ruling.failure.sentence()} ({title_of(ruling.rule)})"
         return Hold(f"{why}; it is sensitive: only `holdfast retry` restarts it", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)

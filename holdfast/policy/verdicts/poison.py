@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.model import Failure, FailureClass, Reason, State, Workload
 from holdfast.model.life.progress import STEP_MAXIMUM, Fall
+from holdfast.model.words import counted
 from holdfast.policy.attempt.health import current
 from holdfast.policy.values.decision import Fail
 from holdfast.policy.values.edit import edit
@@ -30,10 +31,11 @@ def pointless(spec: Workload, state: State, failure: Failure) -> Fail | None:
         return None
     fall = fallen(state, failure)
     if fall is not None and fall.times >= rules.poison_limit:
-        why = f"it has failed at step {fall.step:,} {fall.times} times in a row: {failure.sentence()}"
+        why = f"it has failed at step {fall.step:,} {counted(fall.times, 'time')} in a row: {failure.sentence()}"
         return Fail(Reason.POISON_STEP, failure, why)
     if state.executions >= rules.executions:
-        why = f"it has begun {state.executions} attempts, as many as progress.executions allows: {failure.sentence()}"
+        begun = counted(state.executions, "attempt")
+        why = f"it has begun {begun}, as many as progress.executions allows: {failure.sentence()}"
         return Fail(Reason.EXECUTIONS_EXCEEDED, failure, why)
     return None
 

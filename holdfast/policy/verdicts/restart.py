@@ -12,7 +12,7 @@ from holdfast.policy.attempt.replace import backed_off
 from holdfast.policy.failures.avoided_nodes import blamed
 from holdfast.policy.failures.back_off import own_until
 from holdfast.policy.failures.blindness import due
-from holdfast.policy.failures.rules import Ruling
+from holdfast.policy.failures.rules import Ruling, title_of
 from holdfast.policy.values.decision import CopyAgain, Fail, Replace
 
 
@@ -55,7 +55,7 @@ def backs_off(spec: Workload, state: State, ruling: Ruling, now: datetime) -> bo
 
 def over_limit(ruling: Ruling, acted: int) -> str:
     """Return a message that a rule has reached its limit."""
-    return f"rule {ruling.rule} has acted as often as it may ({acted} of {ruling.action.limit}): " + (
+    return f"{title_of(ruling.rule)} has acted as often as it may ({acted} of {ruling.action.limit}): " + (
         ruling.failure.sentence()
     )
 
@@ -105,7 +105,7 @@ def restarted_alone(
             used[charge] = spent + 1
             charges.append(charge)
     why = "; ".join(
-        f"{spec.titles([name])}: {ruling.failure.sentence()} (rule {ruling.rule})"
+        f"{spec.titles([name])}: {ruling.failure.sentence()} ({title_of(ruling.rule)})"
         for (name, _), ruling in first.items()
     )
     exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in whole), now)

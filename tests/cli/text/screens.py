@@ -9,19 +9,22 @@ from typing import Any, Final
 
 from typer.testing import CliRunner
 
+from holdfast import names
 from holdfast.cli.app import app
 from holdfast.cli.cluster import doctor
 from holdfast.cli.cluster.checks import Check, missing_attributes
 from holdfast.cli.common import render, screen
+from holdfast.cli.common.options import Chosen
 from holdfast.cli.entities import broker_text, graph_text, node_text, queue_text
 from holdfast.cli.submission import apply, plan
 from holdfast.cli.workloads import history_text
+from holdfast.cli.workloads.listing import Listing
 from holdfast.cli.workloads.simulation_text import simulation_text
 from holdfast.cli.workloads.watch import Seen
 from holdfast.client.silence import Silence
 from holdfast.client.summary import Summary
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
-from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord, OperationKind, Phase
+from holdfast.model import NodeBook, OperationKind, Phase
 from holdfast.model.words import printable
 from holdfast.past.ledger import end_of, ledger_of
 from holdfast.policy.entities import graph as graphs
@@ -30,6 +33,7 @@ from holdfast.policy.nodes.provisioner_status import status as provisioner_statu
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.events import OperationRefused, Suspended
 from holdfast.simulation import read_script, simulate
+from holdfast.worker.runtime.pollers import Polled, how_to_serve
 from tests.cli.text import test_broker_text, test_gang_text, test_node_text, test_plan, test_queue_text
 from tests.cli.text.test_render import NOW, life_read
 from tests.past.test_simulated_lives import document, lived, script
@@ -86,13 +90,11 @@ def _suspended() -> Life:
 
 def _stale() -> str:
     life = _unhealthy()
-    silence = Silence(
-        why="no worker answers: last poll of the task queue holdfast-workflows 4m40s ago, at 02:10:10 UTC",
-        since=life.now,
-        remedy="start one: `holdfast worker --roles workflows`",
-    )
     told = explanation_from(status_of(life.spec, life.state, life.now, "u-1"))
-    return render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), life.now)
+    last, now = life.now + timedelta(seconds=10), life.now + timedelta(minutes=4, seconds=50)
+    polled = Polled(names.QUEUE_WORKFLOWS, last=last)
+    silence = Silence(why=f"no worker answers: {polled.sentence(now)}", since=last, remedy=how_to_serve("workflows"))
+    return render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), now)
 
 
 def _in_a_gang() -> str:
@@ -109,13 +111,24 @@ def _watched() -> str:
     lines = list[str]()
     for step in (
         lambda: life.settle(),
-        lambda: life.runs(),
-        lambda: life.sees(running=1, failed=1),
-        lambda: life.after(minutes=1),
+        lambda: life.after(seconds=10).runs(),
+        lambda: life.after(minutes=5).sees(running=1, failed=1),
+        lambda: _held_up(life).after(minutes=1).settle(),
+        lambda: _let_go(life).after(seconds=5).settle(),
     ):
         step()
         lines += seen.news(status_of(life.spec, life.state, life.now, "u-1"))
     return "\n".join(lines)
+
+
+def _held_up(life: Life) -> Life:
+    life.hold = {OperationKind.REMOVE}
+    return life
+
+
+def _let_go(life: Life) -> Life:
+    life.hold = set()
+    return life
 
 
 def _summary(name: str, phase: str, reason: str, **changes: object) -> Summary:
@@ -136,37 +149,29 @@ def _summary(name: str, phase: str, reason: str, **changes: object) -> Summary:
 
 
 def _list() -> str:
-    return render.summaries(
-        [
+    listing = Listing(
+        (
             _summary("train-llm-70b-with-long-context", "Resetting", "FoundFailedPods", attempt=2, restarts=1),
             _summary("sweep-17", "Resuming", "Submitted", kind="JobSet"),
             _summary("sweep-16", "Running", "SufficientPodsReady", kind="JobSet", attempt=3, restarts=2),
             _summary("old", "Failed", "RetryLimitExceeded", execution="Completed", attempt=4, restarts=3),
             _summary("lost", "Running", "SufficientPodsReady", execution="Terminated"),
-        ],
-        NOW,
+        )
     )
+    return "\n".join([*listing.notes(100), render.summaries(listing.found, NOW)])
 
 
 def _queue() -> str:
     lines = (
         test_queue_text.line("train-0", 0, "admitted in cycle 6"),
-        test_queue_text.line("train-1", 1, "it asks for 16 nvidia.com/gpu, and 0 of 16 are free"),
+        test_queue_text.line("train-1", 1, test_queue_text.WAITS),
     )
     return queue_text.shown(test_queue_text.status(lines=lines), NOW)
 
 
 def _node() -> str:
-    record = NodeRecord(
-        name="node-3",
-        since=NOW - timedelta(minutes=5),
-        at=NOW,
-        state=NodeState.DOWN,
-        word=NodeWord.FENCING,
-        why="its lease was last renewed at 02:09:50 UTC",
-    )
-    told = provisioner_status(test_node_text.told(), set(), NOW)
-    return node_text.shown("dev", NodeBook(nodes={"node-3": record}, total=9), told, NOW)
+    told = provisioner_status(test_node_text.fencing(), set(), NOW)
+    return node_text.shown("dev", NodeBook(nodes={"node-3": test_node_text.down()}, total=9), told, NOW)
 
 
 def _graph() -> str:
@@ -204,7 +209,8 @@ def _plan() -> str:
 
 def _applied() -> str:
     found = changes(test_difference.BEFORE, test_difference.with_image("registry.example.com/team/busybox:1.37"))
-    return apply.listed(found.differences)
+    named = Chosen("research", "train")
+    return apply.text(apply.Applied(named, "changed", found.differences, found.again), dry_run=True)
 
 
 def helped(*path: str, width: int | None = None) -> str:

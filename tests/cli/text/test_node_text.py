@@ -6,15 +6,26 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.entities.node_text import document, shown
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
+from holdfast.model.entities.nodes import NodeTimings
 from holdfast.model.entities.provisioner import FenceAsk, NodeAction, NodeAsk, ProvisionerState, Result
 from holdfast.policy.nodes import provisioner as policy
 from holdfast.policy.nodes.provisioner_status import status, unfenced
 
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 BEFORE = NOW - timedelta(minutes=5)
+HEARD = NOW - timedelta(minutes=2)
+"""When node-3 last renewed its lease."""
+DOWN = HEARD + NodeTimings().until_down
+
+
+def down() -> NodeRecord:
+    """A node that fell silent, and is to be powered off before its pods are replaced."""
+    why = f"its lease was last renewed at {HEARD:%H:%M:%S} UTC; its power is to be off before its pods are replaced"
+    return NodeRecord(name="node-3", since=DOWN, at=NOW, state=NodeState.DOWN, word=NodeWord.FENCING, why=why)
 
 
 def told() -> ProvisionerState:
+    """A provisioner that has booted node-1, and whose service has not answered since it is to wipe node-7."""
     state = ProvisionerState(cluster="dev", cluster_uid="u")
     state, boot = policy.on_request(state, NodeAsk(node="node-1", action=NodeAction.BOOT), BEFORE)
     state, wipe = policy.on_request(state, NodeAsk(node="node-7", action=NodeAction.WIPE, why="released"), BEFORE)
@@ -22,7 +33,17 @@ def told() -> ProvisionerState:
         state = policy.enlisted(state, one.number, "uid", "https://bmc", "", BEFORE)
     progress = boot.progress
     state = policy.on_try_ended(state, boot.number, Result.DONE, "its power is On", progress, BEFORE, reached=True)
-    return policy.on_try_ended(state, wipe.number, Result.AWAY, "connection refused", progress, BEFORE)
+    at = BEFORE
+    while at <= NOW:
+        state = policy.on_try_ended(state, wipe.number, Result.AWAY, "connection refused", progress, at)
+        at = state.away["https://bmc"].again
+    return state
+
+
+def fencing() -> ProvisionerState:
+    """The same, asked to power node-3 off as well."""
+    state = policy.fence(told(), FenceAsk(node="node-3", uid="n3", renewed="r"), DOWN)
+    return policy.enlisted(state, 3, "n3", "https://bmc", "", DOWN)
 
 
 def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.cli.entities.queue_text import listed, shown
 from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus
 
+WAITS = "it requests 16 nvidia.com/gpu, and 0 of 16 are free"
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 
 
@@ -28,12 +29,12 @@ def line(name: str, position: int, why: str) -> QueueLine:
 def status(**changes: Any) -> QueueStatus:
     fields: dict[str, Any] = {
         "queue": Queue(name="research", cluster="dev", quota={"nvidia.com/gpu": "16"}),
-        "message": "1 waiting; the first: it asks for 16 gpus, and 0 are free",
+        "message": f"1 waiting; first in line: {WAITS}",
         "cycle": 7,
         "used": {"nvidia.com/gpu": "16", "pods": "2"},
         "admitted": 1,
         "waiting": 1,
-        "lines": (line("next", 1, "it asks for 16 gpus, and 0 are free"), line("now", 0, "admitted in cycle 6")),
+        "lines": (line("next", 1, WAITS), line("now", 0, "admitted in cycle 6")),
     }
     return QueueStatus(**{**fields, **changes})
 
@@ -41,14 +42,14 @@ def status(**changes: Any) -> QueueStatus:
 def test_a_queue_says_what_is_used_who_waits_why_and_who_is_admitted() -> None:
     assert shown(status(), NOW).splitlines() == [
         "research  1 admitted, 1 waiting  (BestEffortFIFO, cycle 7)",
-        "1 waiting; the first: it asks for 16 gpus, and 0 are free",
+        f"1 waiting; first in line: {WAITS}",
         "",
         "RESOURCE        USED  QUOTA",
         "nvidia.com/gpu  16    16",
         "pods            2     no limit",
         "",
         "POSITION  WAITING    PRIORITY  AGE  REQUESTS                   REASON",
-        "1         team/next  5         2h   2 pods, 16 nvidia.com/gpu  it asks for 16 gpus, and 0 are free",
+        f"1         team/next  5         2h   2 pods, 16 nvidia.com/gpu  {WAITS}",
         "",
         "ADMITTED  PRIORITY  AGE  REQUESTS                   STATUS",
         "team/now  5         2h   2 pods, 16 nvidia.com/gpu  admitted in cycle 6",

@@ -237,6 +237,9 @@ def test_the_list_is_a_table() -> None:
     assert render.summaries([], NOW) == "no workloads"
 
 
+LAST = "worker-3 exited 137 (OOMKilled) on node-7 (rule failed-pods)"
+
+
 def life_read() -> History:
     return History(
         name="x",
@@ -246,7 +249,11 @@ def life_read() -> History:
         workflow_id="workload/dev/default/x",
         runs=(),
         begun_at=NOW,
-        causes=(NumberedCause(**cause("the last", 1).model_dump(), number=9, written=True),),
+        phase=Phase.RESETTING,
+        executions=1,
+        restarts=1,
+        budgets=(BudgetStatus(name="restart", limit=3, used=1),),
+        causes=(NumberedCause(**cause(LAST, 1).model_dump(), number=9, written=True),),
         causes_total=9,
         gaps=(Gap(first=1, last=8, why="Temporal no longer keeps the run they were in"),),
         complete=False,
@@ -261,7 +268,7 @@ def test_history_says_what_is_left_out() -> None:
     assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
     one = life_read().model_copy(update={"gaps": (Gap(first=8, last=8, why="lost"),)})
     assert "1 cause is not known: lost" in history_text.history(one)
-    assert last.endswith("the last")
+    assert last.endswith(LAST)
     assert note == "note: The workload began before the oldest run that Temporal keeps."
 
 
