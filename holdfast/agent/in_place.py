@@ -69,6 +69,18 @@ def decide(own: int, ran: int | None, orders: Orders, *, is_lifted: bool) -> tup
     return own, Act.LIFT if may_run and not is_lifted else Act.WAIT
 
 
+def begin(ran: int | None, orders: Orders) -> int | None:
+    """Return the attempt at which an agent begins; None: it has no orders yet.
+
+    One that was allowed to run before a later one was requested comes first: if this agent was meant, and had not
+    looked yet, the worker waits for its restart.
+    """
+    request, attempt = orders.request, orders.attempt
+    if request is None or attempt is None or attempt >= request:
+        return request
+    return attempt if ran is None or ran < attempt else request
+
+
 class SettingsError(Exception):
     """The agent's settings are invalid; the text says what was expected, and what was found."""
 
@@ -131,7 +143,7 @@ class Agent:
             return self._bypass()
         orders = Orders(*(_integer(self._settings.orders / name) for name in names.IN_PLACE_ORDERS))
         if self._own is None:
-            self._own = orders.request
+            self._own = begin(self._ran, orders)
         if self._own is None:
             return Act.WAIT
         self._own, act = decide(self._own, self._ran, orders, is_lifted=self._is_lifted)
@@ -142,6 +154,9 @@ class Agent:
             self._is_lifted = True
             print(f"in-place restart attempt {self._own}: all pods are at the barrier: it is lifted", flush=True)
         elif act is Act.RESTART:
+            if not self._is_lifted:
+                # It is left: the next agent of this pod goes on to the one that is requested.
+                self._remember(self._own)
             print(f"in-place restart attempt {orders.request} is requested: restarting this pod", flush=True)
         return act
 

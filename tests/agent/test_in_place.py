@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.in_place import Act, Agent, Orders, Settings, SettingsError, decide, read
+from holdfast.agent.in_place import Act, Agent, Orders, Settings, SettingsError, begin, decide, read
 from holdfast.agent.process import free_port
 
 ROW = pytest.mark.row("J24", level="pure")
@@ -39,6 +39,23 @@ ROW = pytest.mark.row("J24", level="pure")
 )
 def test_J24_the_agent_decides(own: int, ran: int | None, orders: Orders, is_lifted: bool, expected: tuple[int, Act]):
     assert decide(own, ran, orders, is_lifted=is_lifted) == expected
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("ran", "orders", "expected"),
+    [
+        (None, Orders(None, None), None),
+        (None, Orders(0, None), 0),
+        (0, Orders(1, 0), 1),
+        (0, Orders(1, 1), 1),
+        # Allowed, and then asked for a later attempt before it first looked.
+        (None, Orders(1, 0), 0),
+        (0, Orders(2, 1), 1),
+    ],
+)
+def test_J24_the_agent_begins(ran: int | None, orders: Orders, expected: int | None):
+    assert begin(ran, orders) == expected
 
 
 @pytest.fixture
@@ -85,6 +102,16 @@ def test_J24_a_restarted_agent_remembers_which_attempt_has_run(settings: Setting
     assert again.step() is Act.WAIT
     order(settings, attempt=1)
     assert again.step() is Act.LIFT
+
+
+@ROW
+def test_J24_an_agent_that_first_looks_when_the_next_attempt_is_requested_restarts_once(settings: Settings):
+    order(settings, request=2, attempt=1)
+    assert (Agent(settings).step(), probed(settings)) == (Act.RESTART, None)
+    again = Agent(settings)
+    assert again.step() is Act.WAIT
+    order(settings, attempt=2)
+    assert (again.step(), probed(settings)) == (Act.LIFT, 200)
 
 
 @ROW
