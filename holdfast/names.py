@@ -89,6 +89,8 @@ IN_PLACE_RESUME_FILE: Final = f"{IN_PLACE_ORDERS_DIRECTORY}/resume-from"
 IN_PLACE_MEMORY_DIRECTORY: Final = f"/var/lib/{GROUP}/in-place-restart"
 ANNOTATION_RESTARTS_SEEN: Final = f"{GROUP}/in-place-restarts-seen"
 """How often the pod's agent had been restarted when the pod's programs were last allowed to start."""
+ANNOTATION_RESTART_REMINDER: Final = f"{GROUP}/in-place-restart-reminder"
+"""How often the kubelet was reminded of the pod's orders: any change has it write the files of the agent anew."""
 
 WRITTEN_IN_LIFE: Final = frozenset(
     {
@@ -106,6 +108,7 @@ WRITTEN_IN_LIFE: Final = frozenset(
         ANNOTATION_RESTART_REQUEST,
         ANNOTATION_IN_PLACE_ATTEMPT,
         ANNOTATION_RESTARTS_SEEN,
+        ANNOTATION_RESTART_REMINDER,
     }
 )
 """Annotations that objects and pods get while they live, never from a template: each would pass for an answer."""

@@ -30,6 +30,8 @@ class BarrierFacts:
     """Whether its agent has let its containers start."""
     since: datetime | None
     """When its agent last started."""
+    reminders: int
+    """How often its kubelet was reminded of its orders."""
 
     @property
     def is_new(self) -> bool:
@@ -48,6 +50,12 @@ class BarrierFacts:
         """Whether it waits at the barrier of an attempt, with proof that no process of an earlier one is left."""
         proven = self.is_new or self.has_restarted
         return self.requested == attempt and self.attempt != attempt and self.waits and proven
+
+    def lags(self, attempt: int) -> bool:
+        """Whether its agent runs, and has not done yet what its orders for an attempt say."""
+        if self.requested != attempt or self.since is None:
+            return False
+        return not (self.started or self.has_restarted) if self.attempt == attempt else not self.is_there(attempt)
 
 
 def barrier_facts(raw: Mapping[str, Any]) -> BarrierFacts | None:
@@ -73,6 +81,7 @@ def barrier_facts(raw: Mapping[str, Any]) -> BarrierFacts | None:
         waits=bool(running) and not started and not any("running" in mapping(one.get("state")) for one in held),
         started=started,
         since=time_of(running.get("startedAt")),
+        reminders=_number(annotations.get(names.ANNOTATION_RESTART_REMINDER)) or 0,
     )
 
 

@@ -8,14 +8,15 @@ worker that another has taken over from is refused, or changes nothing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast import names
 from holdfast.activities.facts.barrier import BarrierFacts, barrier_facts
 from holdfast.activities.facts.pods import PodState, pod_facts
 from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
 from holdfast.activities.kube.owners import controller_of
+from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.attempts import living_owner_of
 from holdfast.activities.objects.copies import each
@@ -30,6 +31,9 @@ _POLL_FIRST = 0.1
 _POLL_LAST = 1.0
 _POLL_IDLE = 5.0
 """The longest time between looks at pods that start for the first time: they may wait for a node for hours."""
+_REMIND = 5.0
+"""Seconds after which a kubelet is first reminded of a pod's orders. A kubelet that was writing the orders of before as
+they changed may not write the new ones until it looks at the pod again, a minute or more later."""
 _TOLD = 16
 """How many of the pods waited for are named."""
 
@@ -47,6 +51,11 @@ class _Pod:
     node: str
     stands: BarrierFacts
 
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return str(mapping(self.raw["metadata"])["uid"])
+
     def has_passed(self, attempt: int) -> bool:
         """Whether its programs were allowed to start at an attempt."""
         return self.stands.requested == attempt == self.stands.attempt
@@ -54,6 +63,33 @@ class _Pod:
     def has_begun(self, attempt: int) -> bool:
         """Whether it was seen after its programs were allowed to start: they run, or its agent has restarted since."""
         return self.has_passed(attempt) and (self.stands.started or self.stands.has_restarted)
+
+
+class Reminders:
+    """When the kubelets of pods that have not done what their orders say are reminded; one activity's memory."""
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, int, int | None], tuple[float, float]] = {}
+
+    def due(self, pods: Mapping[str, BarrierFacts], attempt: int, now: float) -> list[str]:
+        """Return the uids of those that are due; each waits twice as long for its next.
+
+        Args:
+            pods: where each pod stands, by its uid.
+            attempt: the in-place restart attempt that all of them are to reach.
+            now: seconds, by the loop's clock.
+        """
+        before, self._due, found = self._due, {}, list[str]()
+        for uid, stands in pods.items():
+            if not stands.lags(attempt):
+                continue
+            key = (uid, stands.requested, stands.attempt)
+            at, wait = before.get(key, (now + _REMIND, 2 * _REMIND))
+            if now >= at:
+                found.append(uid)
+                at, wait = now + wait, 2 * wait
+            self._due[key] = at, wait
+        return found
 
 
 async def barrier(site: Site, given: BarrierInput) -> Lifted:
@@ -77,6 +113,7 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
     grace = Grace(site.grace(given.grace)) if given.grace is not None else None
     longest = _POLL_LAST if grace is not None else _POLL_IDLE
     delay, expected, last = _POLL_FIRST, sum(one.expected_pods for one in given.plan), -1
+    reminders, clock = Reminders(), asyncio.get_running_loop().time
     while True:
         try:
             owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
@@ -87,6 +124,8 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
             if len(begun) >= expected and len(begun) == len(pods):
                 return
             await _advance(site, given, pods, expected, going)
+            late = reminders.due({pod.uid: pod.stands for pod in pods}, given.in_place, clock())
+            await _remind(site, given, [pod for pod in pods if pod.uid in late])
             there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
             if grace is not None:
                 await _check_lost(site, pods, expected)
@@ -127,6 +166,12 @@ async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: 
         await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
 
 
+async def _remind(site: Site, given: BarrierInput, pods: list[_Pod]) -> None:
+    """Have the kubelet write the orders of pods anew."""
+    key = names.ANNOTATION_RESTART_REMINDER
+    await _annotate(site, given, [(pod, {key: str(pod.stands.reminders + 1)}) for pod in pods])
+
+
 async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
     """Refuse to wait for a pod that is gone or has ended, or whose node is down."""
     if len(pods) < expected:
@@ -158,15 +203,15 @@ async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, d
 
     async def change(one: tuple[_Pod, dict[str, str | None]]) -> None:
         pod, annotations = one
-        metadata: Any = pod.raw["metadata"]
+        metadata = mapping(pod.raw["metadata"])
         try:
             await site.kube.patch(
                 "v1",
                 "Pod",
                 pod.name,
                 given.target.namespace,
-                uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
+                uid=pod.uid,
+                resource_version=str(metadata["resourceVersion"]),
                 patch={"metadata": {"annotations": annotations}},
                 impersonate=user_of(given.target),
             )

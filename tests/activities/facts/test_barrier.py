@@ -10,6 +10,7 @@ from holdfast import names
 from holdfast.activities.facts.barrier import barrier_facts, waits_alone
 from holdfast.activities.facts.pods import PodState, pod_facts
 from holdfast.activities.objects.inject_barrier import BarrierProblem, add_barrier
+from holdfast.activities.operations.barrier import Reminders
 from holdfast.model import FailureClass, Reason
 
 ROW = pytest.mark.row("J24", level="pure")
@@ -194,3 +195,38 @@ def test_J24_a_template_that_takes_the_agents_place_is_refused(spec: dict[str, A
     with pytest.raises(BarrierProblem) as refused:
         add_barrier({"spec": {"initContainers": [{**AGENT}], "containers": [], **spec}}, "template", resumes=False)
     assert refused.value.path == f"template.{path}"
+
+
+@ROW
+@pytest.mark.parametrize(
+    ("raw", "goal", "lags"),
+    [
+        (NEW, 1, False),
+        (pod(1, 1, 0), 1, True),
+        (LIFTED, 1, False),
+        (ASKED, 2, True),
+        (BACK, 2, False),
+        (pod(2, 1, 0, 1, agent=REMOVED), 2, False),
+        (pod(agent=WAITING), 1, False),
+        # Asked for another attempt: its orders are changed first.
+        (LIFTED, 2, False),
+    ],
+)
+def test_J24_a_pod_lags_while_its_agent_has_not_done_what_it_was_told(raw: dict[str, Any], goal: int, lags: bool):
+    stands = barrier_facts(raw)
+    assert stands is not None
+    assert stands.lags(goal) is lags
+
+
+@ROW
+def test_J24_a_kubelet_is_reminded_of_a_pod_that_lags_and_each_time_later():
+    asked, back, lifted = barrier_facts(ASKED), barrier_facts(BACK), barrier_facts(LIFTED)
+    assert asked is not None
+    assert back is not None
+    assert lifted is not None
+    reminders = Reminders()
+    pods = {"slow": asked, "done": back}
+    told = [now for now in range(100) if reminders.due(pods, 2, float(now)) == ["slow"]]
+    assert told == [5, 15, 35, 75]
+    assert reminders.due({"slow": lifted}, 1, 100.0) == []
+    assert reminders.due(pods, 2, 101.0) == [], "its time begins anew"
