@@ -91,6 +91,6 @@ def test_who_is_not_off_yet_is_told_whatever_became_of_the_request() -> None:
     unasked = NodeBook(nodes={"n": record.model_copy(update={"unasked": "no one is there"})})
     assert unfenced(unasked, status(state, set(), NOW)) == {"n": "no one is there"}
     state = policy.fence(state, FenceAsk(node="n", uid="u", renewed="r"), NOW)
-    assert unfenced(book, status(state, set(), NOW)) == {"n": "whom to ask is to be looked up"}
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "its provisioning service is to be looked up"}
     state = policy.enlisted(state, 1, "u", "https://bmc", "no such service", NOW)
     assert unfenced(book, status(state, set(), NOW)) == {"n": "Refused: no such service"}

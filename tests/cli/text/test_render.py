@@ -82,7 +82,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "by         not verified: only workloads created with kubectl record who asked"
+        "by         not verified (verified only for workloads created with kubectl)"
     )
 
 
@@ -207,7 +207,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "by         not verified: only workloads created with kubectl record who asked",
+        "by         not verified (verified only for workloads created with kubectl)",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
@@ -232,7 +232,7 @@ def test_the_list_is_a_table() -> None:
     heads, row = render.summaries([one], NOW).splitlines()
     assert heads.split()[:5] == ["NAMESPACE", "NAME", "KIND", "PHASE", "REASON"]
     assert row.split()[:3] == ["research", "x", "AppWrapper"]
-    assert "Running (workflow terminated)" in row
+    assert "workflow terminated (was Running)" in row
     assert "5h2m" in row
     assert render.summaries([], NOW) == "no workloads"
 
@@ -327,6 +327,6 @@ def test_ages_are_short() -> None:
 
 
 def test_what_waits_in_a_queue_says_its_place_there() -> None:
-    waits = "gpus: place 2 of 3: it asks for 2 pods, and 0 of 2 are free"
+    waits = "gpus: place 2 of 3: it requests 2 pods, and 0 of 2 are free"
     text = render.explanation(ExplanationView(explanation=explanation(), fresh=True, queue=waits), NOW)
     assert f"queue      {waits}" in text.splitlines()

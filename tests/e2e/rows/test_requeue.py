@@ -68,7 +68,7 @@ async def test_L22_L26_L27_a_lost_node_brings_it_back_to_its_queue_and_a_later_c
     reports = [act.given["reportGone"] for act in await space.acts(handle, OperationKind.REMOVE)]
     assert [(each["phase"], each["reason"]) for each in reports] == [("Pending", "Queued")]
     assert [each["status"] for each in reports[0]["conditions"] if each["type"] == "QuotaReserved"] == [False]
-    assert "requeued in cycle 0, may be admitted from cycle 1 on" in reports[0]["message"]
+    assert "requeued in cycle 0, admitted in cycle 1 at the earliest" in reports[0]["message"]
     await space.assert_paused(handle, NAME, 2, 1.0)
     await space.complete(NAME)
     assert (await space.ended(handle)).phase == "Succeeded"
@@ -141,7 +141,7 @@ async def test_L7_sensitive_work_waits_for_a_person(space: Space, word: str):
     assert (status.reason, status.requeues) == ("Held", 0)
     assert "sensitive" in status.message
     explanation = await space.explain(handle)
-    assert "(rule node-lost)" in explanation.why or "(rule default)" in explanation.why
+    assert "(rule node-lost)" in explanation.why or "(default rule)" in explanation.why
     assert "retry" in explanation.unblock
     await stays(space, 3, lost)
     await handle.signal(word, "looked into it")

@@ -246,7 +246,7 @@ def test_L22_explain_names_the_rule_that_decides_and_what_follows() -> None:
     one.finish().settle()
     told = explain_of(one.spec, one.state, one.now)
     assert told.now == "waiting in its queue; its quota is released"
-    assert "may be admitted from cycle 1 on" in told.next[0].what
+    assert "admitted in cycle 1 at the earliest" in told.next[0].what
 
 
 @ROW("L7", level="pure")
