@@ -116,7 +116,7 @@ def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() 
     text = render.explanation(ExplanationView(explanation=told, fresh=False), NOW)
     assert text.splitlines()[0].startswith("stale      no worker answered")
     assert "until a worker answers" in text
-    assert "next       nothing is decided until a worker answers" in text
+    assert "next       nothing happens until a worker answers" in text
     assert "nothing happens by itself" not in text
 
 
@@ -179,9 +179,7 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
         "Holdfast acts on what it missed",
         "           start one: `holdfast worker`",
     ]
-    assert "recorded as next: 02:15:50 UTC (in 1m) failure grace ends" in text, (
-        "a deadline that passes while nobody decides is said so"
-    )
+    assert "next       02:15:50 UTC failure grace ends\n           nothing acts on this until a worker answers" in text
 
 
 def test_deadlines_on_another_day_carry_their_date() -> None:

@@ -165,7 +165,7 @@ async def test_L36_the_audit_is_committed_before_the_create_whatever_dies_betwee
             handle = await space.submit(allocation("batch", sensitive="true"))
             await until(lambda: _dead(worker), 60, f"the worker dies at {point}")
             assert await space.pods() == [], "nothing of it runs yet"
-            assert await audited(space) == ["before 1 create"]
+            assert await audited(space) == ["audit entry 1 create"]
             site.launch()
             await space.reach(handle, "Running", 1)
             await space.complete(NAME)
@@ -179,8 +179,8 @@ async def test_L36_the_audit_is_committed_before_the_create_whatever_dies_betwee
             told = [
                 each["message"] for each in acts[first - 1].given["report"]["events"] if each["reason"] == "Audited"
             ]
-            assert [each.split(":")[0] for each in told] == ["before 1 create"]
-            assert (await audited(space))[-1] == "before 1 remove"
+            assert [each.split(":")[0] for each in told] == ["audit entry 1 create"]
+            assert (await audited(space))[-1] == "audit entry 1 remove"
             await space.truth.settle()
             space.truth.assert_one_attempt_at_a_time(NAME)
 
