@@ -108,7 +108,7 @@ def test_E8_a_cell_folds_between_words() -> None:
     with screen.wide(60):
         assert screen.table(("NAME", "REASON"), rows).splitlines() == [
             "NAME                        REASON",
-            "train-llm-with-a-long-name  it asks for 16 nvidia.com/gpu,",
+            "train-llm-with-a-long-name  it requests 16 nvidia.com/gpu,",
             "                            and 0 of 16 are free",
         ]
 

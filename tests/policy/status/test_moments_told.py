@@ -86,7 +86,7 @@ TOLD = {
     "saving": """
         Checkpointing 1 -> None
         why a checkpoint was asked for: nightly
-        now checkpoint 1: 2 Pod are asked to save their state
+        now checkpoint 1: 2 pods are asked to save their state
         next +600 unless all have saved by then, this checkpoint is given up; it runs on
     """,
     "its kind is not served": """

@@ -342,7 +342,7 @@ async def test_a_workload_that_is_cancelled_while_it_waits_asks_no_more(opens: O
 async def test_a_workload_without_its_queue_says_so_and_looks_again(opens: Opens, env: WorkflowEnvironment):
     scene = opens()
     a = await scene.begin("a")
-    await shown(a, "is not there: holdfast queue apply brings it back; it is looked for again")
+    await shown(a, "is not there: `holdfast queue apply` brings it back; it is looked for again")
     await env.sleep(timedelta(minutes=1))
     await shown(a, "is not there")
     await scene.open()
