@@ -122,7 +122,8 @@ class Failure(Payload):
 
     def sentence(self) -> str:
         """Describe the failure in one line: `worker-3 exited 137 (OOMKilled) on node-7`."""
-        text = self.subject or self.component or "the workload"
+        who = self.subject or self.component
+        text = who or "the workload"
         if self.death is not None:
             text += f": {self.reason}{f': {self.message}' if self.message else ''}"
             return f"{text}; {self.death.sentence()}"
@@ -131,7 +132,7 @@ class Failure(Payload):
             if self.reason and self.reason != "Error":
                 text += f" ({self.reason})"
         else:
-            text += f": {self.reason}"
+            text = f"{who}: {self.reason}" if who else self.reason
         if self.node:
             text += f" on {self.node}"
         if self.message:

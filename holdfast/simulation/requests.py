@@ -52,4 +52,4 @@ def passed_over(state: State, event: Event) -> str:
     if not isinstance(event, RequeueAsked) or event.request.expected_requeue_count == state.requeues:
         return ""
     expected = event.request.expected_requeue_count
-    return f"requeue is ignored: it expects {counted(expected, 'requeue')}, and so far: {state.requeues}"
+    return f"requeue is ignored: it expects {counted(expected, 'requeue')} so far, not {state.requeues:,}"

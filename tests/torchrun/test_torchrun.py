@@ -147,7 +147,7 @@ async def test_T4_the_gangs_budget_ends_all_torchruns_at_once(tmp_path: Path) ->
         assert [await each.ends() for each in one.running] == [1, 1, 1]
         assert loop.time() - began < 60, "long before PyTorch's barrier of 300 s"
         assert one.gathering.state.closed is CloseReason.RESTARTS_EXHAUSTED
-        assert "c failed: worker 0, signal 9; 1 restarts used" in one.running[0].said()
+        assert "c failed: worker 0, signal 9; 1 restart used" in one.running[0].said()
 
 
 @ROW("T6", level="pure")

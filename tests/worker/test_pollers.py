@@ -44,7 +44,10 @@ async def test_D33_a_worker_that_was_killed_is_not_one_that_polls(ages: tuple[fl
     assert not check.good
     assert "1m35s ago" in check.found
     assert "no failure is acted on" in check.found, "it says what is not served meanwhile"
-    assert check.remedy == "start one: `holdfast worker --roles workflows`"
+    assert check.remedy == (
+        "start one: `holdfast worker --roles workflows`; if workers run in a cluster, see "
+        "`kubectl get pods -n holdfast-system`"
+    )
 
 
 @pytest.mark.row("D33", level="pure")

@@ -52,7 +52,7 @@ class Polled:
 def how_to_serve(role: str, cluster: str = "") -> str:
     """Return what to do if no worker of a role polls: where workers are processes, and where a cluster runs them."""
     command = f"holdfast worker --roles {role}" + (f" --cluster {cluster}" if cluster else "")
-    return f"start one: `{command}`; if a cluster runs them: `kubectl get pods -n {names.WORKER_NAMESPACE}`"
+    return f"start one: `{command}`; if workers run in a cluster, see `kubectl get pods -n {names.WORKER_NAMESPACE}`"
 
 
 async def polled(client: Client, queue: str, kind: TaskQueueType.ValueType = WORKFLOW) -> Polled:

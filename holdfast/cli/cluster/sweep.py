@@ -176,7 +176,7 @@ def _ask(ground: Ground, seen: Told, *, unknown: bool, yes: bool) -> None:
     typer.echo("Delete them? [y/N] ", nl=False, err=True)
     agreed = sys.stdin.readline().strip().lower() in {"y", "yes"}
     if not agreed:
-        typer.echo("nothing is touched (to delete them without being asked: --unknown --yes)", err=True)
+        typer.echo("nothing is deleted (`--unknown --yes` deletes them without asking)", err=True)
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -188,7 +188,7 @@ def _conclude(seen: Told, output: Output, *, dry_run: bool) -> None:
     finished = {outcome.item for outcome in seen.outcomes}
     for item in seen.chosen:
         if item not in finished:
-            _say(f"{name(item.left)}: not finished: sweep again to go on")
+            _say(f"{name(item.left)}: not finished: run `holdfast sweep` again to go on")
 
 
 def _say(text: str) -> None:

@@ -134,7 +134,7 @@ def _tell(ground: Ground, workflows: int, things: int) -> None:
 def _confirm(ground: Ground) -> None:
     typer.echo(f"Take Holdfast off cluster {ground.site.cluster}? [y/N] ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        typer.echo("nothing is touched (not to be asked: --yes)", err=True)
+        typer.echo("nothing is changed (`--yes` goes on without asking)", err=True)
         raise typer.Exit(EXIT_REFUSED)
 
 

@@ -26,7 +26,7 @@ from holdfast.model.quantity import format_bytes
 from holdfast.model.words import counted
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "not verified (verified only for workloads created with kubectl)"
+_UNVERIFIED: Final = "a user who is not verified (only users of kubectl are)"
 _NEXT_STALE: Final = "nothing happens until a worker answers"
 _IDLE: Final = "nothing acts on this until a worker answers"
 _ADMITS: Final = {Reason.QUEUED: "its queue", Reason.BLOCKED: "its graph"}

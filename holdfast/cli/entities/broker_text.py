@@ -8,6 +8,7 @@ from holdfast.cli.common.render import age
 from holdfast.cli.common.screen import table
 from holdfast.model import format_duration
 from holdfast.model.entities.broker import BrokerStatus
+from holdfast.model.words import counted
 from holdfast.policy.entities.broker import name_of
 
 
@@ -19,7 +20,7 @@ def shown(told: BrokerStatus, now: datetime) -> str:
     parts = [
         f"checkpoint broker of {broker.cluster}  cycle {told.cycle}, every {format_duration(broker.every)}, {looked}",
         told.message,
-        f"at most {broker.at_once} {saves} at once; asked so far: {told.asked_total}",
+        f"at most {broker.at_once} {saves} at once; {counted(told.asked_total, 'request')} so far",
     ]
     if told.unheard:
         parts.append(f"{told.unheard} did not answer, and are asked again in the next cycle")

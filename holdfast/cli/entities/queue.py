@@ -131,4 +131,4 @@ def delete(
             await holdfast.queue(name).cancel(reason)
 
     asyncio.run(go())
-    typer.echo(f"queue {name} lets nobody in any more, and ends once it is empty; `holdfast queue apply` takes it back")
+    typer.echo(f"queue {name} admits no more workloads, and ends once it is empty; `holdfast queue apply` undoes this")

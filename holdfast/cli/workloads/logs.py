@@ -300,7 +300,8 @@ class _Reader:
                 streams[source.key] = asyncio.create_task(copy)
             if len(fresh) > room and not crowded:
                 crowded = True
-                say(f"{AT_ONCE} logs at a time: {len(fresh) - room} more come as these end (-c NAME: fewer)", err=True)
+                more = f"{len(fresh) - room} more follow as these end (`-c NAME` selects fewer)"
+                say(f"{AT_ONCE} logs at a time: {more}", err=True)
             if is_over(view.status, attempt, closed=view.closed, pods=len(pods)):
                 until = until if until is not None else clock() + _DRAIN
                 if not streams or clock() > until:

@@ -138,7 +138,7 @@ def _selected(verb: str, selection: Selection, namespace: str | None, place: Pla
     if listing.cut:
         raise HoldfastError(f"more than {len(listing.found):,} workloads match: select fewer (-l, --phase, --queue)")
     if not found:
-        say(f"no workload that {verb} would change matches in {where}", err=True)
+        say(f"no matching workload in {where} would be changed by {verb}", err=True)
         return {}
     if not yes:
         say(render.summaries(found[:_SHOWN], datetime.now(UTC)), err=True)

@@ -12,7 +12,7 @@ from holdfast.model.words import counted
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
-_LEGEND = "! something happens   > Holdfast decides   . it waits; times count from the submission"
+_LEGEND = "! something happens   > Holdfast decides   . it waits"
 _INSTANTS = ("forceful deletion", "another round of forceful deletion", "end of the checkpoint")
 """What happens at a deadline; any other deadline ends a span of time."""
 
@@ -24,7 +24,7 @@ def simulation_text(simulation: Simulation) -> str:
     for entry in simulation.entries:
         reason = entry.reason if entry.kind is EntryKind.DECISION else reason
         rows.append(_row(entry, reason))
-    head = f"{simulation.workload} under profile {simulation.profile}"
+    head = f"{simulation.workload}, under profile {simulation.profile}; times count from the submission"
     lines = [head, _LEGEND, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET USED", "", "WHAT"), rows), ""]
     if simulation.truncated:
         lines += [f"broken off after {counted(len(rows), 'line')}: end it sooner with --until", ""]
@@ -59,7 +59,7 @@ def _summary(summary: Summary) -> list[str]:
     where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {summary.phase.value}"
     why = f" ({summary.reason}: {summary.message})" if summary.message else f" ({summary.reason})"
     end = "over" if summary.finished else "as far as it was simulated"
-    charged = f"{summary.restarts}: {summary.charged} charged, {summary.uncharged} not charged"
+    charged = f"{summary.restarts} ({summary.charged} charged, {summary.uncharged} not charged)"
     rows = [
         ("outcome", f"{where}{why}"),
         ("end", f"{_at(summary.ended_at)}, {end}"),

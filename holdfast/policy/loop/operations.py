@@ -71,7 +71,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     also compute it here, in advance, so that the report needs no activity of its own.
     """
     if run.audits:
-        state = cause(state, Reason.AUDITED, f"about to begin: {run.why}", now)
+        state = cause(state, Reason.AUDITED, f"audit entry {run.audits}: about to begin {run.why}", now)
     attempt = state.attempt
     first = _first(spec, state, run.kind)
     creates = run.kind is OperationKind.PREPARE and creates_at_once(spec, state)

@@ -26,7 +26,7 @@ def after_sending(spec: Workload, news: QueueNews, *, missed: bool) -> QueueTold
     """Return the event after a message to the queue; the message of a released workload counts as sent in any case."""
     if not missed or news.standing is Standing.RELEASED:
         return QueueTold(news)
-    remedy = "holdfast queue apply brings it back"
+    remedy = "`holdfast queue apply` brings it back"
     return QueueMissing(f"its queue, {spec.queue}, is not there: {remedy}; it is looked for again")
 
 

@@ -24,7 +24,7 @@ from holdfast.cli.workloads.watch import Seen
 from holdfast.client.silence import Silence
 from holdfast.client.summary import Summary
 from holdfast.client.views import ExplanationView, StatusView, explanation_from
-from holdfast.model import NodeBook, OperationKind, Phase
+from holdfast.model import NodeBook, OperationKind, Phase, Workload
 from holdfast.model.words import printable
 from holdfast.past.ledger import end_of, ledger_of
 from holdfast.policy.entities import graph as graphs
@@ -101,7 +101,10 @@ def _in_a_gang() -> str:
     life = Life().runs()
     told = status_of(life.spec, life.state, life.now, "u-1")
     gang = test_gang_text.status(
-        why="train-1-x failed: worker 0, exit code 3", absent={"train-2-k": "it was preempted"}
+        why="train-1-x failed: worker 0, exit code 3",
+        absent={"train-2-k": "it was preempted"},
+        present=2,
+        participants=2,
     )
     return render.status(StatusView(status=told, fresh=True, gang=gang), life.now)
 
@@ -114,7 +117,7 @@ def _watched() -> str:
         lambda: life.after(seconds=10).runs(),
         lambda: life.after(minutes=5).sees(running=1, failed=1),
         lambda: _held_up(life).after(minutes=1).settle(),
-        lambda: _let_go(life).after(seconds=5).settle(),
+        lambda: _let_go(life).settle(),
     ):
         step()
         lines += seen.news(status_of(life.spec, life.state, life.now, "u-1"))
@@ -128,6 +131,7 @@ def _held_up(life: Life) -> Life:
 
 def _let_go(life: Life) -> Life:
     life.hold = set()
+    life.after(seconds=5).finish()
     return life
 
 
@@ -193,14 +197,17 @@ def _doctor() -> str:
     )
 
 
+def _training() -> Workload:
+    return document("pods").model_copy(update={"name": "train"})
+
+
 def _goodput() -> str:
-    real = lived(document("pods"), script("failed-pod-reset"))
+    real = lived(_training(), script("failed-pod-reset"))
     return history_text.ledger(ledger_of(real, end_of(real)))
 
 
 def _simulated() -> str:
-    spec = document("pods")
-    return simulation_text(simulate(spec, read_script(script("failed-pod-reset"))))
+    return simulation_text(simulate(_training(), read_script(script("failed-pod-reset"))))
 
 
 def _plan() -> str:

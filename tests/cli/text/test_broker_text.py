@@ -27,7 +27,7 @@ def test_a_broker_says_how_many_save_and_whom_it_asked_why() -> None:
     assert shown(status(), NOW).splitlines() == [
         "checkpoint broker of dev  cycle 7, every 1m, looked 30s ago",
         MESSAGE,
-        "at most 2 save at once; asked so far: 12",
+        "at most 2 save at once; 12 requests so far",
         "",
         "WORKLOAD    ASKED BECAUSE",
         "team/train  8 pods have not saved for 2h",

@@ -37,7 +37,7 @@ def test_a_round_that_forms_says_what_it_waits_for() -> None:
     told = gang(status(phase=GangPhase.FORMING, present=1, due=NOW, next="fewer than 2 members have joined"))
     assert told.splitlines() == [
         "round 4 forms: 1 of 2 to 4 members are there",
-        "02:14:50 UTC fewer than 2 members have joined",
+        "at 02:14:50 UTC: fewer than 2 members have joined",
     ]
 
 
@@ -54,7 +54,7 @@ def test_who_is_apart_and_who_was_charged_is_named_as_far_as_there_is_room() -> 
     assert told.splitlines() == [
         "round 3 is running with 3 of 4 members",
         "waiting for a place: a, b, c and 1 more",
-        "not there: train-0-x: silent for 15s",
+        "not there: train-0-x (silent for 15s)",
         "restarts used: train-1-x 2; least left by role: trainer 1",
     ]
 

@@ -25,7 +25,7 @@ def test_P5_a_person_reads_where_the_time_went_and_what_each_cause_cost() -> Non
     real = lived(document("pods"), script("failed-pod-reset"))
     lines = history_text.ledger(ledger_of(real, end_of(real))).splitlines()
     assert lines[0] == (
-        "pods  4m55s since 2000-01-01 00:00:00, ended 2000-01-01 00:04:55; 2 attempts of 2 pods; goodput 20.3%"
+        "pods  4m55s since 2000-01-01 00:00:00 UTC, ended 2000-01-01 00:04:55 UTC; 2 attempts of 2 pods; goodput 20.3%"
     )
     told = [" ".join(line.split()) for line in lines]
     for line in ("lost 1m 20.3%", "detecting 1m 20.3%", "App node-1 pausing 1m30s", "queued 0s 0.0%"):

@@ -59,15 +59,15 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
         "node-3  Down, being powered off  5m   silent; no one",
         "",
         "requests pending: 1, under way: 0, ended: 1; nodes in quarantine: 1; "
-        "https://bmc has not answered since 01-31 02:09:50 UTC",
+        "https://bmc has not answered since 2026-01-31 02:09:50 UTC",
         "",
         "ID  PENDING  NODE    FOR  REASON",
-        "2   wipe     node-7  5m   https://bmc does not answer: connection refused; next try at 02:09:52 UTC",
+        "2   wipe     node-7  5m   https://bmc does not answer: connection refused; next try at 02:18:20 UTC",
         "",
         "QUARANTINE  FOR  REASON",
         "node-7      5m   to be wiped (request 2; its note: released)",
         "",
-        "ID  ENDED  NODE    RESULT  AGO  SAID",
+        "ID  ENDED  NODE    RESULT  AGO  MESSAGE",
         "1   boot   node-1  Done    5m   its power is On",
     ]
 
@@ -91,6 +91,6 @@ def test_who_is_not_off_yet_is_told_whatever_became_of_the_request() -> None:
     unasked = NodeBook(nodes={"n": record.model_copy(update={"unasked": "no one is there"})})
     assert unfenced(unasked, status(state, set(), NOW)) == {"n": "no one is there"}
     state = policy.fence(state, FenceAsk(node="n", uid="u", renewed="r"), NOW)
-    assert unfenced(book, status(state, set(), NOW)) == {"n": "whom to ask is to be looked up"}
+    assert unfenced(book, status(state, set(), NOW)) == {"n": "its provisioning service is to be looked up"}
     state = policy.enlisted(state, 1, "u", "https://bmc", "no such service", NOW)
     assert unfenced(book, status(state, set(), NOW)) == {"n": "Refused: no such service"}

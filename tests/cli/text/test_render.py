@@ -82,7 +82,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "by         not verified: only workloads created with kubectl record who asked"
+        "by         a user who is not verified (only users of kubectl are)"
     )
 
 
@@ -116,7 +116,7 @@ def test_D36_a_stale_explanation_says_so_first_and_promises_nothing_by_itself() 
     text = render.explanation(ExplanationView(explanation=told, fresh=False), NOW)
     assert text.splitlines()[0].startswith("stale      no worker answered")
     assert "until a worker answers" in text
-    assert "next       nothing is decided until a worker answers" in text
+    assert "next       nothing happens until a worker answers" in text
     assert "nothing happens by itself" not in text
 
 
@@ -179,9 +179,7 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
         "Holdfast acts on what it missed",
         "           start one: `holdfast worker`",
     ]
-    assert "recorded as next: 02:15:50 UTC (in 1m) failure grace ends" in text, (
-        "a deadline that passes while nobody decides is said so"
-    )
+    assert "next       02:15:50 UTC failure grace ends\n           nothing acts on this until a worker answers" in text
 
 
 def test_deadlines_on_another_day_carry_their_date() -> None:
@@ -207,7 +205,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "by         not verified: only workloads created with kubectl record who asked",
+        "by         a user who is not verified (only users of kubectl are)",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
@@ -232,7 +230,7 @@ def test_the_list_is_a_table() -> None:
     heads, row = render.summaries([one], NOW).splitlines()
     assert heads.split()[:5] == ["NAMESPACE", "NAME", "KIND", "PHASE", "REASON"]
     assert row.split()[:3] == ["research", "x", "AppWrapper"]
-    assert "Running (workflow terminated)" in row
+    assert "workflow terminated (was Running)" in row
     assert "5h2m" in row
     assert render.summaries([], NOW) == "no workloads"
 
@@ -327,6 +325,6 @@ def test_ages_are_short() -> None:
 
 
 def test_what_waits_in_a_queue_says_its_place_there() -> None:
-    waits = "gpus: place 2 of 3: it asks for 2 pods, and 0 of 2 are free"
+    waits = "gpus: place 2 of 3: it requests 2 pods, and 0 of 2 are free"
     text = render.explanation(ExplanationView(explanation=explanation(), fresh=True, queue=waits), NOW)
     assert f"queue      {waits}" in text.splitlines()

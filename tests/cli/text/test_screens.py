@@ -104,11 +104,11 @@ def test_E8_in_a_pipe_no_table_folds() -> None:
 
 @pytest.mark.row("E8", level="pure")
 def test_E8_a_cell_folds_between_words() -> None:
-    rows = (("train-llm-with-a-long-name", "it asks for 16 nvidia.com/gpu, and 0 of 16 are free"),)
+    rows = (("train-llm-with-a-long-name", "it requests 16 nvidia.com/gpu, and 0 of 16 are free"),)
     with screen.wide(60):
         assert screen.table(("NAME", "REASON"), rows).splitlines() == [
             "NAME                        REASON",
-            "train-llm-with-a-long-name  it asks for 16 nvidia.com/gpu,",
+            "train-llm-with-a-long-name  it requests 16 nvidia.com/gpu,",
             "                            and 0 of 16 are free",
         ]
 

@@ -307,10 +307,10 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
     large = await queues.submit(job("large", "gpus", pods=3))
     await queues.waits(large)
     table = await command(site, "queue", "show", "gpus")
-    assert "it asks for more than the whole quota: it asks for 3 pods, and 2 of 2 are free" in table
+    assert "it cannot be admitted with this quota: it requests 3 pods, and the whole quota is 2" in table
     explained = await command(site, "explain", f"{space.namespace}/large")
-    assert "standing in queue gpus" in explained
-    assert "gpus: place 1 of 1: it asks for more than the whole quota" in explained
+    assert "waiting in queue gpus" in explained
+    assert "gpus: place 1 of 1: it cannot be admitted with this quota" in explained
     assert "holdfast queue show gpus says how much is taken" in explained
     await queues.apply("gpus", quota={"pods": 3})
     await space.reach(large, "Running", 1)

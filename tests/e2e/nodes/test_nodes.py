@@ -108,7 +108,7 @@ async def test_A17_a_marked_node_is_left_at_once_without_charge_and_not_chosen_a
         (reset,) = [cause for cause in status.causes if cause.reason == "Resetting"]
         word = "NodeMarkedForEviction" if how == "label" else FATAL
         assert f"{word} on {bad}" in reset.message
-        assert reset.message.endswith(f"(rule marked-node); then without {bad}")
+        assert reset.message.endswith(f"(rule marked-node); the next attempt avoids {bad}")
         looks = await space.acts(handle, OperationKind.OBSERVE)
         assert [one["node"] for one in looks[-1].result["failures"]] == [bad], "confirmed live before anything goes"
         await space.truth.settle()

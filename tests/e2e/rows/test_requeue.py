@@ -68,7 +68,7 @@ async def test_L22_L26_L27_a_lost_node_brings_it_back_to_its_queue_and_a_later_c
     reports = [act.given["reportGone"] for act in await space.acts(handle, OperationKind.REMOVE)]
     assert [(each["phase"], each["reason"]) for each in reports] == [("Pending", "Queued")]
     assert [each["status"] for each in reports[0]["conditions"] if each["type"] == "QuotaReserved"] == [False]
-    assert "requeued in cycle 0, may be admitted from cycle 1 on" in reports[0]["message"]
+    assert "requeued in cycle 0, admitted in cycle 1 at the earliest" in reports[0]["message"]
     await space.assert_paused(handle, NAME, 2, 1.0)
     await space.complete(NAME)
     assert (await space.ended(handle)).phase == "Succeeded"
@@ -141,7 +141,7 @@ async def test_L7_sensitive_work_waits_for_a_person(space: Space, word: str):
     assert (status.reason, status.requeues) == ("Held", 0)
     assert "sensitive" in status.message
     explanation = await space.explain(handle)
-    assert "(rule node-lost)" in explanation.why or "(rule default)" in explanation.why
+    assert "(rule node-lost)" in explanation.why or "(default rule)" in explanation.why
     assert "retry" in explanation.unblock
     await stays(space, 3, lost)
     await handle.signal(word, "looked into it")
@@ -165,7 +165,7 @@ async def test_L36_the_audit_is_committed_before_the_create_whatever_dies_betwee
             handle = await space.submit(allocation("batch", sensitive="true"))
             await until(lambda: _dead(worker), 60, f"the worker dies at {point}")
             assert await space.pods() == [], "nothing of it runs yet"
-            assert await audited(space) == ["before 1 create"]
+            assert await audited(space) == ["audit entry 1 create"]
             site.launch()
             await space.reach(handle, "Running", 1)
             await space.complete(NAME)
@@ -179,8 +179,8 @@ async def test_L36_the_audit_is_committed_before_the_create_whatever_dies_betwee
             told = [
                 each["message"] for each in acts[first - 1].given["report"]["events"] if each["reason"] == "Audited"
             ]
-            assert [each.split(":")[0] for each in told] == ["before 1 create"]
-            assert (await audited(space))[-1] == "before 1 remove"
+            assert [each.split(":")[0] for each in told] == ["audit entry 1 create"]
+            assert (await audited(space))[-1] == "audit entry 1 remove"
             await space.truth.settle()
             space.truth.assert_one_attempt_at_a_time(NAME)
 

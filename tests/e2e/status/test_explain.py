@@ -71,7 +71,7 @@ async def assert_says(space: Space, handle: Handle, name: str, says: Says) -> Ex
     return told
 
 
-GRACE = ("failure grace: {} exited 1", r"unless it has healed by then: reset \(restart 1 of 3\), then attempt 2")
+GRACE = ("failure grace: {} exited 1", r"if it is not healthy by then: reset \(restart 1 of 3\), then attempt 2")
 WAYS = {
     "starting": Says("Resuming", "its pods are starting", "0 of 2 pods running", ("(warm-up|admission) grace",)),
     "running": Says("Running", "all expected pods run", "2 of 2 pods run"),
@@ -185,7 +185,7 @@ async def test_U11_explain_is_true_on_the_ways_out(space: Space):
             "Failed",
             r"restart budget is used up \(0 of 0\): failed exited 1",
             r"its outcome is settled \(Failed\); its resources are held",
-            ("deletion on failure grace is over: its resources are removed",),
+            ("deletion-on-failure grace is over: its resources are removed",),
             "`holdfast retry .*` begins anew with its budgets renewed; `holdfast cancel .*` removes what is held",
         ),
     }

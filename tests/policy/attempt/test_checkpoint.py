@@ -467,7 +467,7 @@ def test_L32_a_preemption_takes_over_a_checkpoint_that_is_under_way():
 def test_U11_it_is_said_whom_it_waits_for_until_when_and_what_follows():
     life = preempted()
     assert explained(life) == (
-        "preempted: a deadline of another | checkpoint 1: 4 Pod are asked to save their state | "
+        "preempted: a deadline of another | checkpoint 1: 4 pods are asked to save their state | "
         "unless all have saved by then: it is suspended all the same, and resumes from the beginning | "
         "once all have saved: it is suspended, and resumes from there"
     )

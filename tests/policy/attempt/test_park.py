@@ -126,7 +126,7 @@ def test_J14_its_quota_is_let_go_only_once_no_pod_is_left_and_taken_again_as_it_
     assert not quota_in(operation.report_done), "told by the same operation once it is proven"
     assert one.state.preempted_at is not None
     assert explained(one) == (
-        "suspending Job driver, Job worker in place: 4 Pod left; its quota is kept until no pod is left | "
+        "suspending Job driver, Job worker in place: 4 pods left; its quota is kept until no pod is left | "
         "pods that have not ended by then are deleted by force | "
         "once no pod is left: its quota is released, and it waits for resume | "
     )

@@ -194,7 +194,7 @@ def test_L26_a_requeued_workload_stands_before_one_that_was_submitted_later() ->
     assert min(told, key=lambda status: status.submitted_at or START) is told[1]
     assert told[1].submitted_at == START - timedelta(days=1)
     assert (told[1].requeues, told[0].requeues) == (1, 0)
-    assert "as of 2025-12-31 00:00:00 UTC" in first.waits_for
+    assert "since 2025-12-31 00:00:00 UTC" in first.waits_for
 
 
 @ROW("L27", level="pure")
@@ -246,7 +246,7 @@ def test_L22_explain_names_the_rule_that_decides_and_what_follows() -> None:
     one.finish().settle()
     told = explain_of(one.spec, one.state, one.now)
     assert told.now == "waiting in its queue; its quota is released"
-    assert "may be admitted from cycle 1 on" in told.next[0].what
+    assert "admitted in cycle 1 at the earliest" in told.next[0].what
 
 
 @ROW("L7", level="pure")
@@ -286,10 +286,10 @@ def test_L36_what_is_done_to_sensitive_work_is_written_down_before_it_is_done() 
             assert kinds[at - 1] == "report", f"{kind} at {at}: {kinds}"
     written = [cause.message for cause in one.state.causes if cause.reason is Reason.AUDITED]
     assert [text.split(":")[0] for text in written] == [
-        "before 1 create",
-        "before 1 remove",
-        "before 2 create",
-        "before 2 remove",
+        "audit entry 1 create",
+        "audit entry 1 remove",
+        "audit entry 2 create",
+        "audit entry 2 remove",
     ]
     assert "as default" in written[0] or one.spec.run_as in written[0]
 
@@ -302,9 +302,9 @@ def test_L36_each_time_that_a_component_is_made_again_is_written_down() -> None:
         one.up()
     written = [cause.message for cause in one.state.causes if cause.reason is Reason.AUDITED]
     assert [text.split(":")[0] for text in written] == [
-        "before 1 create",
-        "before 1 replace pe-1=1",
-        "before 1 replace pe-1=2",
+        "audit entry 1 create",
+        "audit entry 1 replace pe-1=1",
+        "audit entry 1 replace pe-1=2",
     ]
 
 

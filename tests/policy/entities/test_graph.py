@@ -201,7 +201,7 @@ def test_a_workload_that_is_not_submitted_yet_is_waited_for():
     life.arrive("a")
     life.end("a", S)
     assert (life.admitted, life.over) == (["a"], None)
-    assert "1 are not submitted yet" in policy.status(life.graph, life.state).message
+    assert "1 is not submitted yet" in policy.status(life.graph, life.state).message
     life.arrive("b")
     assert life.admitted == ["a", "b"]
 
@@ -297,7 +297,7 @@ def test_the_page_in_the_ui_says_what_waits_for_what():
     life = Life(node("a"), node("b", "a"), node("c", "b:Any"), arrive=False)
     life.arrive("a", "b")
     assert policy.details(life.graph, life.state).splitlines() == [
-        "**Running**: 0 of 3 workloads have ended; 1 are not submitted yet: submit its file again if that was "
+        "**Running**: 0 of 3 workloads have ended; 1 is not submitted yet: submit its file again if that was "
         "broken off (1 Awaited, 1 Blocked, 1 Admitted)",
         "",
         "| workload | is | waits for |",

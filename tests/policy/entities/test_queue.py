@@ -93,7 +93,7 @@ def test_L9_as_many_are_let_in_as_the_quota_has_room_for_and_the_next_as_one_let
     one = Life()
     assert one.asks("a", "b", "c") == ["a", "b"]
     assert one.used == "4"
-    assert one.why("c") == "it asks for 2 pods, and 0 of 4 are free"
+    assert one.why("c") == "it requests 2 pods, and 0 of 4 are free"
     assert one.ends("a") == ["c"]
     assert one.ends("b") == one.ends("c") == []
     assert one.used == "0"
@@ -119,7 +119,7 @@ def test_by_best_effort_the_next_that_has_room_goes_and_strictly_nobody_does() -
     assert loose.asks("c", pods=1) == ["c"]
     assert strict.asks("c", pods=1) == []
     assert strict.why("c") == "it comes after ns/b, which has no room yet"
-    assert strict.why("b") == "it asks for 2 pods, and 1 of 3 are free"
+    assert strict.why("b") == "it requests 2 pods, and 1 of 3 is free"
     assert strict.ends("a") == ["b", "c"]
 
 
@@ -128,7 +128,7 @@ def test_what_asks_for_more_than_there_will_ever_be_keeps_nobody_waiting() -> No
     one = Life(queue(3, Strategy.STRICT_FIFO))
     assert one.asks("huge", pods=9) == []
     assert one.asks("b") == ["b"]
-    assert one.why("huge") == "it asks for more than the whole quota: it asks for 9 pods, and 3 of 3 are free"
+    assert one.why("huge") == "it cannot be admitted with this quota: it requests 9 pods, and the whole quota is 3"
     one.state = policy.configured(one.state, queue(11))
     assert one.step() == ["huge"]
 
@@ -231,7 +231,7 @@ def test_a_queue_that_has_just_begun_lets_nobody_in_before_it_has_heard_who_hold
     one = Life(workloads=["a", "b"])
     assert one.asked == ["a", "b"]
     assert one.asks("new") == []
-    assert one.why("new") == "its queue has just begun: 2 workloads have yet to say whether they hold something"
+    assert one.why("new") == "its queue has just started: 2 workloads have not said yet what they use"
     one.hears("a", HOLDS, turn=7)
     assert one.step() == []
     one.hears("b", RELEASED)
@@ -245,7 +245,7 @@ def test_before_its_first_look_nobody_is_let_in() -> None:
     one = Life()
     one.state = policy.begun(queue())
     assert one.asks("a") == []
-    assert one.why("a") == "its queue has just begun, and has not seen its cluster yet"
+    assert one.why("a") == "its queue has just started, and has not seen its cluster yet"
     assert policy.wakes(one.state, one.now) is None
     one.looked()
     assert one.step() == ["a"]
@@ -372,7 +372,7 @@ def test_a_queue_that_is_to_end_lets_nobody_in_and_ends_once_it_is_empty() -> No
     one.asks("a")
     one.state = policy.closing(one.state, "moved")
     assert one.asks("b") == []
-    assert one.why("b") == "its queue is to end: moved"
+    assert one.why("b") == "its queue is to be deleted: moved"
     one.ends("a")
     assert not policy.over(one.state)
     one.ends("b")
@@ -387,7 +387,7 @@ def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
     one = Life()
     one.asks("a", "b", "c")
     assert policy.details(one.state).splitlines() == [
-        "**2 admitted, 1 waiting**: 1 waiting; the first: it asks for 2 pods, and 0 of 4 are free (cycle 1)",
+        "**2 admitted, 1 waiting**: 1 waiting; first in line: it requests 2 pods, and 0 of 4 are free (cycle 1)",
         "",
         "| resource | taken | quota |",
         "|---|---|---|",
@@ -395,7 +395,7 @@ def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
         "",
         "| next | priority | since | waits because |",
         "|---|---|---|---|",
-        "| ns/c | 0 | 2026-01-01 00:00:03 | it asks for 2 pods, and 0 of 4 are free |",
+        "| ns/c | 0 | 2026-01-01 00:00:03 | it requests 2 pods, and 0 of 4 are free |",
     ]
     assert "nobody waits" in policy.details(Life().state)
 

@@ -134,7 +134,7 @@ def test_the_lateness_of_one_made_again_is_its_own():
     one.after(minutes=5)
     (late,) = failures(one.spec, one.state, one.now)
     assert (late.scope, late.component, late.attempt) == (Scope.COMPONENT, "pe-1", 1)
-    assert late.message == "1 of 1 pods did not run in time"
+    assert late.message == "1 of 1 pod did not run in time"
 
 
 def test_an_owner_deleted_by_another_hand_takes_all_with_it():

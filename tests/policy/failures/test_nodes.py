@@ -235,16 +235,16 @@ def test_U11_the_way_to_the_next_attempt_names_the_nodes_it_keeps_off():
     one = life(hold={OperationKind.REMOVE}).runs().sees(running=2, marked=("node-7",))
     text = told(one)
     assert "train-0: NodeMarkedForEviction on node-7: label example.com/health=EVICT (rule marked-node)" in text
-    assert "once gone: retry pause 1m30s, then attempt 2, without node-7" in text
+    assert "once gone: retry pause 1m30s, then attempt 2 (avoids node-7)" in text
     one.finish()
     one.settle()
-    assert "attempt 2 is created, without node-7" in told(one)
+    assert "attempt 2 (avoids node-7) is created" in told(one)
 
 
 @ROW("U11", level="pure")
 def test_U11_unhealthy_says_which_node_will_be_avoided():
     text = told(life().runs().sees(running=1, failed=1))
-    assert "reset (restart 1 of 3), then attempt 2, away from node-7 where others have room" in text
+    assert "reset (restart 1 of 3), then attempt 2 (prefers other nodes to node-7)" in text
 
 
 @ROW("U11", level="pure")
@@ -261,7 +261,7 @@ def test_words_for_many_nodes():
     policy = appwrapper.POLICY
     failure = Failure(cls="App", scope="Member", reason="Error", time=START, subject="pod")  # type: ignore[arg-type]
     some = blamed_for(policy, [edit(failure, node=f"n{each}") for each in range(5)], START)
-    assert without(some) == "away from n0, n1, n2 and 2 more where others have room"
+    assert without(some) == "prefers other nodes to n0, n1, n2 and 2 more"
     assert without(()) == ""
     assert in_full(some).endswith("; and 2 more")
 

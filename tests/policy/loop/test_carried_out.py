@@ -132,7 +132,7 @@ def test_what_contradicts_the_memory_breaks_off_whatever_is_under_way_but_the_te
         ("suspended", "it is suspended"),
         ("pausing", "retry pause"),
         ("succeeded", "success TTL"),
-        ("failed and kept", "deletion on failure grace"),
+        ("failed and kept", "deletion-on-failure grace"),
     ],
 )
 def test_what_rests_says_what_it_waits_for(at: str, why: str):

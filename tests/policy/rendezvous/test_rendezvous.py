@@ -138,7 +138,7 @@ def test_T4_a_member_with_no_restart_left_closes_the_rendezvous_at_once() -> Non
     one.fails("a", 7)
     assert one.now == before
     assert one.state.closed is CloseReason.RESTARTS_EXHAUSTED
-    assert one.state.why == "a failed: worker 0, exit code 7; 1 restarts used"
+    assert one.state.why == "a failed: worker 0, exit code 7; 1 restart used"
     assert {told.kind for told in one.told.values()} == {DirectiveKind.FINISH}
     assert one.deadlines == ()
 

@@ -90,9 +90,7 @@ def test_P2_a_stall_is_confirmed_by_a_live_look_and_restarts_the_workload():
     again(life)
     assert (life.state.phase, life.attempt, life.state.used) == (Phase.RUNNING, 2, {"restart": 1})
     said = [one.message for one in life.state.causes if one.reason is Reason.RESETTING]
-    assert said == [
-        "the workload: NoProgress: step 1,234, no new step for 5m; bound 3m (as declared) (rule no-progress)"
-    ]
+    assert said == ["NoProgress: step 1,234, no new step for 5m; bound 3m (as declared) (rule no-progress)"]
     assert followed(life.spec, life.state) == 2
 
 

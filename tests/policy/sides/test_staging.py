@@ -96,7 +96,7 @@ def test_L14_it_says_what_is_away_since_when_and_when_it_is_tried_again() -> Non
     ]
     assert (
         told.unblock
-        == "the store: holdfast doctor says what is wrong with it; `holdfast retry default/train-llm` skips the pause"
+        == "the store: `holdfast doctor` says what is wrong with it; `holdfast retry default/train-llm` skips the pause"
     )
 
 

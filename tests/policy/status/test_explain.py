@@ -32,7 +32,7 @@ def test_U11_waiting_for_pods_names_how_many_and_until_when():
     life = Life().settle().sees(running=1, pending=1)
     text = told(life)
     assert "1 of 2 pods running" in text
-    assert "next +300 warm-up grace: 1 pods do not run yet" in text
+    assert "next +300 warm-up grace: 1 pod does not run yet" in text
 
 
 @ROW("U11", level="pure")
@@ -48,9 +48,9 @@ def test_U11_a_preparation_says_for_how_long_it_waits_for_kinds():
 @ROW("U11", level="pure")
 def test_U11_unhealthy_names_pod_code_node_rule_and_consequence():
     text = told(Life().runs().sees(running=1, failed=1))
-    assert "why train-0 exited 1 on node-7 (rule default)" in text
+    assert "why train-0 exited 1 on node-7 (default rule)" in text
     assert "next +60 failure grace: train-0 exited 1 on node-7" in text
-    assert "unless it has healed by then: reset (restart 1 of 3), then attempt 2" in text
+    assert "if it is not healthy by then: reset (restart 1 of 3), then attempt 2" in text
 
 
 @ROW("U11", level="pure")
@@ -130,7 +130,7 @@ def test_U11_a_forced_removal_says_so_and_when_it_is_told_again():
     life = Life(stubborn=True, undying=True, hold={OperationKind.FORCE_REMOVE}).runs().tell(Suspended())
     text = told(life)
     assert "now forcing out what is left of attempt 1: 1 object left" in text
-    assert "next +30 what is left then is told, and forced again" in text
+    assert "next +30 what is left is listed, and its deletion is forced again" in text
 
 
 @ROW("U11", level="pure")

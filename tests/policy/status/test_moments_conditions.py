@@ -22,7 +22,7 @@ SUBMITTED = "QuotaReserved ResourcesDeployed Submitted"
 READY = "QuotaReserved ResourcesDeployed Submitted PodsReady"
 UNHEALTHY = "QuotaReserved ResourcesDeployed Submitted Unhealthy"
 GOING = "QuotaReserved ResourcesDeployed DeletingResources"
-LATE = "the workload: PodsNotRunning: 1 of 2 pods did not run in time"
+LATE = "PodsNotRunning: 1 of 2 pods did not run in time"
 HOLDS = {
     "submitted": "",
     "preparing": THERE,
@@ -94,7 +94,7 @@ def words(life: Life) -> dict[str, str]:
         (
             "a pod has gone",
             "Unhealthy",
-            "InsufficientPodsReady: the workload: InsufficientPodsReady: 1 of 2 pods do not run",
+            "InsufficientPodsReady: InsufficientPodsReady: 1 of 2 pods do not run",
         ),
         (
             "pods did not run",

@@ -46,33 +46,36 @@ TOLD = {
         why all components exist; its pods are starting
         now 0 of 2 pods running
         next +60 admission grace: no news yet of its 2 pods
+        next +60 if nothing has changed by then: failure grace 1m, then reset (restart 1 of 3), then attempt 2
     """,
     "pods are not there": """
         Resuming 1 -> None
         why all components exist; its pods are starting
         now 0 of 2 pods running
         next +60 admission grace: 2 pods are not created yet
+        next +60 if nothing has changed by then: failure grace 1m, then reset (restart 1 of 3), then attempt 2
     """,
     "pods are pending": """
         Resuming 1 -> None
         why all components exist; its pods are starting
         now 0 of 2 pods running
         next +300 warm-up grace: 2 pods do not run yet
+        next +300 if nothing has changed by then: failure grace 1m, then reset (restart 1 of 3), then attempt 2
     """,
     "pods were not created": """
         Resuming 1 -> None
-        why the workload: PodsNotAdmitted: 2 of 2 pods were not created in time (rule default)
+        why PodsNotAdmitted: 2 of 2 pods were not created in time (default rule)
         now 0 of 2 pods running
-        next +60 failure grace: the workload: PodsNotAdmitted: 2 of 2 pods were not created in time
-        next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
+        next +60 failure grace: PodsNotAdmitted: 2 of 2 pods were not created in time
+        next +60 if it is not healthy by then: reset (restart 1 of 3), then attempt 2
         unblock its controllers' Events (kubectl describe) name the quota, webhook or right they lack
     """,
     "pods did not run": """
         Resuming 1 -> None
-        why the workload: PodsNotRunning: 1 of 2 pods did not run in time (rule default)
+        why PodsNotRunning: 1 of 2 pods did not run in time (default rule)
         now 1 of 2 pods running
-        next +60 failure grace: the workload: PodsNotRunning: 1 of 2 pods did not run in time
-        next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
+        next +60 failure grace: PodsNotRunning: 1 of 2 pods did not run in time
+        next +60 if it is not healthy by then: reset (restart 1 of 3), then attempt 2
         unblock its pods' Events (kubectl describe pod) name the node, volume or image they wait for
     """,
     "running": """
@@ -83,7 +86,7 @@ TOLD = {
     "saving": """
         Checkpointing 1 -> None
         why a checkpoint was asked for: nightly
-        now checkpoint 1: 2 Pod are asked to save their state
+        now checkpoint 1: 2 pods are asked to save their state
         next +600 unless all have saved by then, this checkpoint is given up; it runs on
     """,
     "its kind is not served": """
@@ -101,10 +104,10 @@ TOLD = {
     """,
     "a pod has gone": """
         Running 1 -> None
-        why the workload: InsufficientPodsReady: 1 of 2 pods do not run (rule default)
+        why InsufficientPodsReady: 1 of 2 pods do not run (default rule)
         now 1 of 2 pods running
-        next +60 failure grace: the workload: InsufficientPodsReady: 1 of 2 pods do not run
-        next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
+        next +60 failure grace: InsufficientPodsReady: 1 of 2 pods do not run
+        next +60 if it is not healthy by then: reset (restart 1 of 3), then attempt 2
         unblock its pods come back if their controller can make them and a node takes them
     """,
     "a pod has gone and may": """
@@ -114,70 +117,70 @@ TOLD = {
     """,
     "a pod has failed": """
         Running 1 -> None
-        why train-0 exited 1 on node-7 (rule default)
+        why train-0 exited 1 on node-7 (default rule)
         now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
-        next +60 unless it has healed by then: reset (restart 1 of 3), then attempt 2
+        next +60 if it is not healthy by then: reset (restart 1 of 3), then attempt 2
     """,
     "a pod has failed for good": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule mine)
         now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
-        next +60 unless it has healed by then: the workload fails
+        next +60 if it is not healthy by then: the workload fails
     """,
     "a pod has failed, uncharged": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule mine)
         now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
-        next +60 unless it has healed by then: reset, charged to no budget, then attempt 2
+        next +60 if it is not healthy by then: reset, charged to no budget, then attempt 2
     """,
     "a pod has failed, unlimited": """
         Running 1 -> None
         why train-0 exited 1 on node-7 (rule mine)
         now 1 of 2 pods running
         next +60 failure grace: train-0 exited 1 on node-7
-        next +60 unless it has healed by then: reset (spare 1), then attempt 2
+        next +60 if it is not healthy by then: reset (spare 1), then attempt 2
     """,
     "a pod is to be made again": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
         now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
-        next +60 unless it has healed by then: Pod pe-1 is made again alone (restart 2 of 2)
+        next +60 if it is not healthy by then: Pod pe-1 is made again alone (restart 2 of 2)
     """,
     "a pod is to be made again, unlimited": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
         now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
-        next +60 unless it has healed by then: Pod pe-1 is made again alone (spare 2)
+        next +60 if it is not healthy by then: Pod pe-1 is made again alone (spare 2)
     """,
     "a pod is to be made again, uncharged": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
         now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
-        next +60 unless it has healed by then: Pod pe-1 is made again alone, charged to no budget
+        next +60 if it is not healthy by then: Pod pe-1 is made again alone, charged to no budget
     """,
     "a pod is to be made again, member": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
         now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
-        next +60 unless it has healed by then: Pod pe-1 is made again alone (member 1 of 1)
+        next +60 if it is not healthy by then: Pod pe-1 is made again alone (member 1 of 1)
     """,
     "a pod has used up its own": """
         Running 1 -> None
         why pe-1 exited 1 (rule alone)
         now 2 of 3 pods running
         next +60 failure grace: pe-1 exited 1
-        next +60 unless it has healed by then: the workload fails, since its member budget is used up (1 of 1)
+        next +60 if it is not healthy by then: the workload fails, since its member budget is used up (1 of 1)
     """,
     "looking": """
         Running 1 -> None
-        why train-0 exited 1 on node-7 (rule default)
+        why train-0 exited 1 on node-7 (default rule)
         now taking a live look before anything is acted on
     """,
     "making again": """
@@ -224,7 +227,7 @@ TOLD = {
         Suspending 1 -> None
         why suspended: for room
         now forcing out what is left of attempt 1: 1 object left: Pod train-0
-        next +30 what is left then is told, and forced again
+        next +30 what is left is listed, and its deletion is forced again
         next +30 once gone: its quota is released, and it waits for resume
     """,
     "forcing by a finalizer": """
@@ -233,7 +236,7 @@ TOLD = {
         now forcing out what is left of attempt 1: 4 objects left: Pod train-0 (finalizer b.io/x, finalizer
             a.io/y); Pod train-1 (finalizer b.io/x, finalizer a.io/y); Pod train-2 (finalizer b.io/x, finalizer
             a.io/y)
-        next +30 what is left then is told, and forced again
+        next +30 what is left is listed, and its deletion is forced again
         next +30 once gone: its quota is released, and it waits for resume
         unblock whoever owns the finalizer a.io/y, b.io/x must finish; if that will never be,
             `holdfast strip-finalizers default/train-llm` takes it off, its work undone
@@ -243,7 +246,7 @@ TOLD = {
         why suspended: for room
         now forcing out what is left of attempt 1: 1 object left: Pod train-0 (node node-7 does not answer:
             its processes may still run)
-        next +30 what is left then is told, and forced again
+        next +30 what is left is listed, and its deletion is forced again
         next +30 once gone: its quota is released, and it waits for resume
         unblock a node does not answer: power it off or repair it; a process may still run there
     """,
@@ -279,7 +282,7 @@ TOLD = {
         why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
         Job failed: pod train-0 failed, exit 1, on node-7
         now its outcome is settled (Failed); its resources are held
-        next +3510 deletion on failure grace is over: its resources are removed
+        next +3510 deletion-on-failure grace is over: its resources are removed
         unblock `holdfast retry default/train-llm` begins anew with its budgets renewed;
             `holdfast cancel default/train-llm` removes what is held
     """,

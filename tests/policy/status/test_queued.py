@@ -74,8 +74,8 @@ def test_L9_it_makes_nothing_before_its_queue_has_let_it_in() -> None:
     assert life.hears() is None
     assert life.made == []
     told = explain_of(life.spec, life.state, life.now)
-    assert told.now == "standing in queue gpus, as of 2026-01-01 00:00:00 UTC; nothing of it is in the cluster"
-    assert told.unblock.startswith("room in its queue: holdfast queue show gpus")
+    assert told.now == "waiting in queue gpus since 2026-01-01 00:00:00 UTC; nothing of it is in the cluster"
+    assert told.unblock.startswith("room in its queue: `holdfast queue show gpus`")
     life.told()
     assert life.made == [1]
     assert life.hears() is None, "whoever let it in knows that it holds its place"
@@ -85,8 +85,8 @@ def test_L9_it_makes_nothing_before_its_queue_has_let_it_in() -> None:
 @ROW("L9", level="pure")
 def test_L9_without_its_queue_it_says_so_and_goes_on_waiting() -> None:
     life = Queued()
-    life.tell(QueueMissing("its queue, gpus, is not there: holdfast queue apply brings it back"))
-    assert life.state.message == "its queue, gpus, is not there: holdfast queue apply brings it back"
+    life.tell(QueueMissing("its queue, gpus, is not there: `holdfast queue apply` brings it back"))
+    assert life.state.message == "its queue, gpus, is not there: `holdfast queue apply` brings it back"
     assert "its queue, gpus, is not there" in explain_of(life.spec, life.state, life.now).why
     life.let_in()
     assert life.made == [1]

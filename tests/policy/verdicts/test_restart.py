@@ -163,7 +163,7 @@ def test_U7_a_component_made_again_has_its_graces_anew():
     one.after(days=3)
     fails(one, "pe-1")
     assert one.state.unhealthy is None
-    assert "warm-up grace: 1 pods of Pod pe-1 do not run yet" in told(one)
+    assert "warm-up grace: 1 pod of Pod pe-1 does not run yet" in told(one)
     one.after(minutes=4, seconds=59)
     assert (one.state.unhealthy, one.attempt) == (None, 1)
     one.pods("pe-1", running=1)

@@ -186,7 +186,7 @@ async def test_who_waits_is_let_in_as_others_let_go(opens: Opens):
     assert (order.admit, order.uid, order.turn) == (True, "a", 1)
     b = await scene.asks("b")
     status = await scene.shows(1, 1)
-    assert status.message == "1 waiting; the first: it asks for 2 pods, and 0 of 2 are free"
+    assert status.message == "1 waiting; first in line: it requests 2 pods, and 0 of 2 are free"
     await scene.says("a", Standing.RELEASED)
     assert (await told(b))[0].admit
     await scene.says("b", Standing.RELEASED)
@@ -275,9 +275,9 @@ async def test_a_queue_that_begins_anew_asks_who_is_there_before_it_lets_anybody
     await scene.open()
     assert (await told(a))[0].again
     b = await scene.asks("b")
-    assert (await scene.shows(0, 1)).lines[0].why.startswith("its queue has just begun")
+    assert (await scene.shows(0, 1)).lines[0].why.startswith("its queue has just started")
     await scene.says("a", Standing.HOLDS)
-    assert (await scene.shows(1, 1)).lines[0].why == "it asks for 2 pods, and 0 of 2 are free"
+    assert (await scene.shows(1, 1)).lines[0].why == "it requests 2 pods, and 0 of 2 are free"
     assert await b.query("orders", result_type=list[QueueOrder]) == []
     await scene.handle.terminate()
 
@@ -342,7 +342,7 @@ async def test_a_workload_that_is_cancelled_while_it_waits_asks_no_more(opens: O
 async def test_a_workload_without_its_queue_says_so_and_looks_again(opens: Opens, env: WorkflowEnvironment):
     scene = opens()
     a = await scene.begin("a")
-    await shown(a, "is not there: holdfast queue apply brings it back; it is looked for again")
+    await shown(a, "is not there: `holdfast queue apply` brings it back; it is looked for again")
     await env.sleep(timedelta(minutes=1))
     await shown(a, "is not there")
     await scene.open()

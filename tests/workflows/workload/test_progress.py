@@ -72,7 +72,7 @@ async def test_P2_a_stall_is_withdrawn_when_steps_go_on_and_the_history_replays(
         run.cluster.hangs_in = 1
         await followed(run, 2)
         assert [one.stalled for one in run.cluster.follows] == [False, True]
-        assert [one.message for one in await unhealthy(run, handle)] == ["the workload: NoProgress: no new step for 5m"]
+        assert [one.message for one in await unhealthy(run, handle)] == ["NoProgress: no new step for 5m"]
         run.cluster.hangs_in = 0
         await followed(run, 3)
         assert not run.cluster.follows[2].stalled
