@@ -97,6 +97,7 @@ async def test_F16_an_applied_jobset_lives_as_a_submitted_one_and_shows_jobsets_
 
 
 @ROW("F16", level="e2e")
+@ROW("J17", level="e2e")
 async def test_F16_a_restart_is_counted_and_no_end_is_shown_while_its_pods_live(door: Space):
     seen: list[dict[str, Any]] = []
     following = asyncio.create_task(followed(door, seen, KIND))
@@ -106,6 +107,9 @@ async def test_F16_a_restart_is_counted_and_no_end_is_shown_while_its_pods_live(
     await door.fail_pod("train")
     found = await shows(door, lambda one: all_ready(one) and one["status"]["restarts"] == 1, "it runs again", 120)
     assert found["status"]["restartsCountTowardsMax"] == 1
+    await shows(door, lambda one: conditions(one).get("RestartingJobSet") == "False", "it no longer restarts")
+    told = [one for each in seen for one in each.get("conditions", ()) if one["type"] == "RestartingJobSet"]
+    assert [one["status"] for one in told][:1] == ["True"], "it was restarting before"
     await door.fail_pod("train")
     found = await shows(door, lambda one: conditions(one).get("Failed") == "True", "it has failed", 120)
     following.cancel()
