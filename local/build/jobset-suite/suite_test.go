@@ -63,6 +63,9 @@ var _ = BeforeSuite(func() {
 	watching, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 
+	_, err = attempts(ctx, watching)
+	Expect(err).NotTo(HaveOccurred())
+
 	k8sClient = interceptor.NewClient(watching, interceptor.Funcs{Create: createEnabled})
 
 	go collect(ctx, watching)
@@ -106,13 +109,13 @@ func collect(ctx context.Context, c client.Client) {
 				}
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 
 func attempts(ctx context.Context, c client.Client) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("holdfast.dev/v1alpha1")
+	list.SetAPIVersion("holdfast.dev/v1")
 	list.SetKind("AttemptList")
 	err := c.List(ctx, list)
 	return list.Items, err
