@@ -256,12 +256,16 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
     )
 
 
+_BY_ITSELF = {Phase.SUCCEEDED, Phase.FAILED}
+"""The outcomes that nobody has asked for."""
+
+
 def deletes_anchor(spec: Workload, state: State) -> bool:
     """Whether the anchor is deleted with the last objects; a custom resource also after its TTL (A13).
 
     A JobSet's TTL is for its failure too: until then what has ended stays (row F16).
     """
-    ended = {Phase.SUCCEEDED, Phase.FAILED} if shows_copies(spec) else {Phase.SUCCEEDED}
+    ended = _BY_ITSELF if shows_copies(spec) else {Phase.SUCCEEDED}
     expired = spec.source.generation is not None and state.outcome in ended
     return expired or state.outcome is Phase.CANCELLED or state.intent.cancel
 
@@ -502,6 +506,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
+                deletes_first=state.outcome in _BY_ITSELF and shows_copies(spec) and deletes_anchor(spec, state),
                 claims=tuple(
                     ClaimLeft(name=one.name, goes=operation.releases and not one.retain, retain=one.retain)
                     for one in spec.volume_claims
