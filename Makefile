@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SERVERS := e2e or temporal or real_node
 # PyTorch is 3 GB: `make test-torch` alone has it.
 ELSEWHERE := $(SERVERS) or torch
-# Kueue, helm and AppWrapper's suite take 10 minutes to build: `make test-peers` alone has them.
+# Kueue, helm and the suites take 13 minutes to build: `make test-peers` alone has them.
 # The last release is installed: `make test-release` alone has it.
 PEERS := kueue or release
 PURE ?= -n auto --maxprocesses 8 --dist worksteal --timeout 120
@@ -119,7 +119,7 @@ test-crash: setup ## the worker dies at every failpoint of every scenario, one a
 test-chaos: setup ## ten minutes in which a random process of the whole stack dies every few seconds; SEED=17 repeats one
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/python -m tests.e2e.crash.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-test-peers: setup ## under the published Kueue; AppWrapper's own suite; the chart (built once, 10 minutes). As root
+test-peers: setup ## under the published Kueue; AppWrapper's and JobSet's own suites; the chart (built once, 13 minutes). As root
 	env -u KUBECONFIG -u TEMPORAL_ADDRESS $(BIN)/holdfast dev up --name peers $(REAL_NODE) $(STACK_CONFIG)
 	@status=0; HOLDFAST_TEST_STACK=peers $(BIN)/pytest -m kueue --timeout 900 --show-capture=no $(ARGS) || status=$$?; \
 		$(BIN)/holdfast dev down --purge --name peers; exit $$status

@@ -31,6 +31,7 @@ SINCE: Final = {
     CONTINUED: "0.2",
     HEARD: "0.2",
     WITHDRAWN: "0.3",
+    names.PATCH_SLEEPS: "0.3",
 }
 """The release that brought each patch."""
 

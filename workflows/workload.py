@@ -30,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.queue import QueueOrder
     from holdfast.model.gang.orders import GangOutcome
     from holdfast.policy.attempt.checkpoint import CheckpointAsk, check_ask, is_conflict, is_of_earlier
+    from holdfast.policy.attempt.park import begins_suspended
     from holdfast.policy.loop.change import (
         ComponentsChange,
         PolicyChange,
@@ -134,6 +135,8 @@ class WorkloadWorkflow:
         resets = waits or workflow.patched(names.PATCH_RESETS)
         creates = resets or workflow.patched(names.PATCH_CREATES)
         self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets, shows_waits=waits)
+        if begins_suspended(self._spec, edit(self._state, begins_suspended=True)):
+            self._state = edit(self._state, begins_suspended=workflow.patched(names.PATCH_SLEEPS))
         if carried is None and not creates and (field := unknown_to_0_1(self._spec)):
             raise ApplicationError(
                 f"{field}: needs release 0.2 of all workers, and this one runs beside an earlier release, or may be "

@@ -8,10 +8,10 @@ a worker that another has taken over from, finds another version or a later numb
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from holdfast import names
+from holdfast import formats, names
 from holdfast.activities.facts.objects import turn_of
 from holdfast.activities.facts.pods import pod_facts
 from holdfast.activities.facts.snapshot import ENDED
@@ -35,10 +35,12 @@ from holdfast.activities.objects.placement import merged
 from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.replace import REFUSED_TOLD, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.anchor import key_of
 from holdfast.activities.site.closed import withdrawn
 from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
-from holdfast.model import Component
+from holdfast.errors import HoldfastError
+from holdfast.model import Component, PodSet
 from holdfast.model.calls.cluster import (
     ObserveInput,
     Parked,
@@ -48,6 +50,7 @@ from holdfast.model.calls.cluster import (
     UnparkInput,
     planned,
 )
+from holdfast.policy.values.edit import edit
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 2.0
@@ -101,13 +104,14 @@ async def unpark(site: Site, given: UnparkInput) -> Unparked:
         try:
             await persist(pulse, "looking for the owner", lambda: _taken(site, given, write=False))
             await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
-            await _until_awake(site, given, pulse)
+            placed = await persist(pulse, "reading where its pods are to run", lambda: _placed(site, given))
+            await _until_awake(site, _as_placed(given, placed or {}), pulse)
         except _Refused as refused:
             return Unparked(done=False, refused=str(refused))
         except _Overtaken as later:
             return Unparked(done=False, turn=later.turn)
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
-        return Unparked(done=True)
+        return Unparked(done=True, pod_sets=placed)
 
 
 def _observing(given: ParkInput) -> ObserveInput:
@@ -260,6 +264,26 @@ async def _going(site: Site, given: ParkInput) -> list[Object]:
 
 
 # Resuming.
+
+
+async def _placed(site: Site, given: UnparkInput) -> dict[str, tuple[PodSet, ...]] | None:
+    """Return what the custom resource says now of where its pods run: it may have changed while it was suspended (J14).
+
+    Raises:
+        _Refused: if it cannot be read.
+    """
+    resource = await site.kube.find(*key_of(given.target)) if given.target.anchor is not None else None
+    if resource is None:
+        return None
+    try:
+        return formats.pod_sets(resource)
+    except HoldfastError as error:
+        raise _Refused(str(error)) from None
+
+
+def _as_placed(given: UnparkInput, placed: Mapping[str, tuple[PodSet, ...]]) -> UnparkInput:
+    whole = tuple(edit(one, pod_sets=placed[one.name]) if one.name in placed else one for one in given.components)
+    return given.model_copy(update={"components": whole})
 
 
 async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:

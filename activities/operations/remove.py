@@ -31,7 +31,7 @@ from holdfast.activities.operations.remains import (
     remnants_of,
 )
 from holdfast.activities.operations.report import apply_report, tell_events
-from holdfast.activities.site.anchor import release_anchor
+from holdfast.activities.site.anchor import delete_held, release_anchor
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
 from holdfast.model import Evidence, Phase
@@ -121,11 +121,14 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-        reported = False
+        reported = deleted = False
         while True:
             try:
                 quick = clock() - begun < untold
                 reported = reported or (not quick and await _report_begun(site, given, pulse))
+                if given.deletes_first and not deleted:
+                    await delete_held(site, given.target)
+                    deleted = True
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -120,6 +121,15 @@ def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
         return is_held(anchor)
     life = life_in(mapping(anchor.get("status")))
     return "deletionTimestamp" not in anchor["metadata"] and life is not None and not life.phase.ended
+
+
+async def delete_held(site: Site, target: Target) -> None:
+    """Delete the object that represents a workload, if our finalizer holds it until all else is gone."""
+    found = await site.kube.find(*key_of(target))
+    if found is None or not is_ours(target, found) or not is_held(found) or "deletionTimestamp" in found["metadata"]:
+        return
+    with suppress(NotFound, Conflict):
+        await site.kube.delete(*key_of(target), uid=found["metadata"]["uid"])
 
 
 async def release_anchor(site: Site, target: Target, *, delete: bool) -> bool:

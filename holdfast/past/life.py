@@ -19,6 +19,7 @@ from holdfast.model.entities.queue import QueueNews, QueueOrder
 from holdfast.model.gang.orders import GangOutcome
 from holdfast.past.tasks import CancelAsked, Finished, Fired, Heard, Signalled, Task, Updated
 from holdfast.policy.attempt.checkpoint import CheckpointAsk
+from holdfast.policy.attempt.park import begins_suspended
 from holdfast.policy.loop.advance import Taken
 from holdfast.policy.loop.change import (
     ComponentsChange,
@@ -117,6 +118,8 @@ class Life:
             resets = waits or names.PATCH_RESETS in task.patches
             creates = resets or names.PATCH_CREATES in task.patches
             self.state = edit(self.state, creates_at_once=creates, resets_at_once=resets, shows_waits=waits)
+            if begins_suspended(self.spec, edit(self.state, begins_suspended=True)):
+                self.state = edit(self.state, begins_suspended=names.PATCH_SLEEPS in task.patches)
         for wish in task.wishes:
             self._wish(wish, task)
         # The SDK runs the workflow on signals and updates before it delivers the rest; not so in the first task.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from holdfast.local.programs.tools import Tool
+from holdfast.local.programs.tools import SUITE_FILE, Tool
 from holdfast.local.system.errors import BinaryError
 from holdfast.local.system.paths import PACKAGE
 from holdfast.local.system.process import tail
@@ -54,7 +54,11 @@ def build(targets: Mapping[Tool, Path], log: Path, tick: Callable[[float], None]
     verb = ["test", "-c"] if tools[0].is_suite else ["build"]
     with tempfile.TemporaryDirectory(dir=first.parent, prefix=".build-") as folder:
         output = f"{folder}/{tools[0].output if tools[0].is_suite else ''}"
-        argv = [go, *verb, *_FLAGS, "-ldflags", f"-s -w {stamps}", "-o", output, *(tool.package for tool in tools)]
+        argv = [go, *verb, *_FLAGS, "-ldflags", f"-s -w {stamps}", "-o", output]
+        if tools[0].specs_of:
+            argv += ["-overlay", str(_overlay(tools[0], Path(folder))), "."]
+        else:
+            argv += [tool.package for tool in tools]
         code = _run(argv, PACKAGE / "build" / tools[0].module, log, tick)
         if code != 0:
             raise BinaryError(
@@ -65,6 +69,24 @@ def build(targets: Mapping[Tool, Path], log: Path, tick: Callable[[float], None]
             )
         for tool, target in targets.items():
             Path(folder, tool.output).replace(target)
+
+
+def specs_folder(tool: Tool) -> Path:
+    """Return the folder with a suite's specs, in the source of their module.
+
+    Raises:
+        BinaryError: as `module_source` does.
+    """
+    return module_source(tool.specs_of, tool.module) / tool.package.removeprefix(f"{tool.specs_of}/")
+
+
+def _overlay(tool: Tool, folder: Path) -> Path:
+    """Write, for the compiler, that a suite's specs lie beside the suite file of our own, as they were published."""
+    ours = PACKAGE / "build" / tool.module
+    specs = [file for file in specs_folder(tool).glob("*_test.go") if file.name != SUITE_FILE]
+    path = folder / "overlay.json"
+    path.write_text(json.dumps({"Replace": {str(ours / file.name): str(file) for file in specs}}))
+    return path
 
 
 def _run(argv: list[str], folder: Path, log: Path, tick: Callable[[float], None]) -> int:

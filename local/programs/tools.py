@@ -1,9 +1,14 @@
 """The programs of the stack as data: pinned version, version arguments, official release, and Go build."""
 
+import hashlib
 import platform
 import re
 from dataclasses import dataclass
 
+from holdfast.local.system.paths import PACKAGE
+
+SUITE_FILE = "suite_test.go"
+"""The file of a suite that connects its specs to a cluster and to what is tested."""
 KUBERNETES = "1.36.3"
 TEMPORAL = "1.5.1"
 TEMPORAL_SERVER = "1.32.0"
@@ -54,6 +59,7 @@ class Tool:
         version_args: arguments with which the program prints its version.
         exact_minor: whether the minor version must be the pinned one (Kubernetes parts must match each other).
         is_suite: whether the build compiles the package's tests as a program.
+        specs_of: for a suite whose `suite_test.go` is the one in its folder under `build/`: the module of its specs.
     """
 
     name: str
@@ -66,6 +72,7 @@ class Tool:
     version_args: tuple[str, ...] = ("--version",)
     exact_minor: bool = False
     is_suite: bool = False
+    specs_of: str = ""
 
     @property
     def output(self) -> str:
@@ -75,8 +82,11 @@ class Tool:
 
     @property
     def file_name(self) -> str:
-        """Name of the program in the cache."""
-        return f"{self.name}-{self.version}"
+        """Name of the program in the cache; a suite file of our own is part of what it was built from."""
+        name = f"{self.name}-{self.version}"
+        if not self.specs_of:
+            return name
+        return f"{name}-{hashlib.sha256((PACKAGE / 'build' / self.module / SUITE_FILE).read_bytes()).hexdigest()[:8]}"
 
 
 def _kubernetes(name: str, seconds: int, version_args: tuple[str, ...] = ("--version",)) -> Tool:
@@ -237,6 +247,16 @@ TOOLS: dict[str, Tool] = {
             seconds=120,
             release=Release(""),
             is_suite=True,
+        ),
+        Tool(
+            name="jobset-suite",
+            version=JOBSET,
+            module="jobset-suite",
+            package="sigs.k8s.io/jobset/test/integration/controller",
+            seconds=120,
+            release=Release(""),
+            is_suite=True,
+            specs_of="sigs.k8s.io/jobset",
         ),
         Tool(
             name="training-operator",

@@ -37,7 +37,11 @@ def test_a_worker_compatible_with_a_release_takes_only_the_patches_which_that_on
     assert taken == {patches.SUBMITTED, patches.REHEARSED}
     takes = patches.activation("0.2.0")
     assert takes is not None
-    assert {one for one in patches.SINCE if not takes(_asked(one))} == {names.PATCH_WAITS, patches.WITHDRAWN}
+    assert {one for one in patches.SINCE if not takes(_asked(one))} == {
+        names.PATCH_WAITS,
+        names.PATCH_SLEEPS,
+        patches.WITHDRAWN,
+    }
     everything = patches.activation("0.3.0")
     assert everything is not None
     assert all(everything(_asked(one)) for one in patches.SINCE)

@@ -128,6 +128,12 @@ def made_of(spec: Workload, state: State) -> tuple[Component, ...]:
     return tuple(edit(one, pod_sets=given[one.name]) if one.name in given else one for one in spec.components)
 
 
+def _asleep(component: Component) -> Component:
+    """Return a component of Jobs with its Jobs suspended."""
+    template = component.template
+    return edit(component, template={**template, "spec": {**template["spec"], "suspend": True}})
+
+
 def _patience(spec: Workload, state: State, kind: OperationKind) -> float | None:
     """Return for how many seconds to tolerate a refusal that may pass; None: for ever."""
     whole = timings(state).admission_grace_period.total_seconds()
@@ -250,12 +256,16 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
     )
 
 
+_BY_ITSELF = {Phase.SUCCEEDED, Phase.FAILED}
+"""The outcomes that nobody has asked for."""
+
+
 def deletes_anchor(spec: Workload, state: State) -> bool:
     """Whether the anchor is deleted with the last objects; a custom resource also after its TTL (A13).
 
     A JobSet's TTL is for its failure too: until then what has ended stays (row F16).
     """
-    ended = {Phase.SUCCEEDED, Phase.FAILED} if shows_copies(spec) else {Phase.SUCCEEDED}
+    ended = _BY_ITSELF if shows_copies(spec) else {Phase.SUCCEEDED}
     expired = spec.source.generation is not None and state.outcome in ended
     return expired or state.outcome is Phase.CANCELLED or state.intent.cancel
 
@@ -276,6 +286,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
     disliked = tuple(sorted(node.name for node in avoided if not node.required))
     resume_from = attempt.resume_from if attempt is not None and spec.checkpoint is not None else None
     kills = attempt is not None and attempt.kills
+    asleep = attempt.parked if attempt is not None and attempt.suspended else ()
     data, gate = data_of(spec, state), attempt.barrier if attempt is not None else None
     in_place = gate.attempt if gate is not None else None
     strict = awaits_acceptance(state, number)
@@ -292,7 +303,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             target=target,
             attempt=number,
             owner_uid=owner,
-            components=components,
+            components=tuple(_asleep(one) if one.name in asleep else one for one in components),
             config_hashes=spec.config_hashes,
             copy_launches=copy_launches(state),
             claims=spec.volume_claims,
@@ -495,6 +506,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 strip_finalizers=operation.strips,
                 release_anchor=operation.releases,
                 delete_anchor=operation.releases and deletes_anchor(spec, state),
+                deletes_first=state.outcome in _BY_ITSELF and shows_copies(spec) and deletes_anchor(spec, state),
                 claims=tuple(
                     ClaimLeft(name=one.name, goes=operation.releases and not one.retain, retain=one.retain)
                     for one in spec.volume_claims

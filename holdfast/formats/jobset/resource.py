@@ -22,6 +22,7 @@ from holdfast.formats.jobset.status import (
     SUSPENDED,
     status,
 )
+from holdfast.formats.published import LABEL_QUEUE
 from holdfast.formats.registry import Resource
 from holdfast.formats.text import Json, inside
 from holdfast.model import BudgetStatus, ConditionType, Phase, PodSet, Report, Status, Workload
@@ -126,25 +127,28 @@ def _status_suffices(status: Mapping[str, Any]) -> bool:
 def reported(document: Json, report: Report, now: datetime) -> Json:
     """Return the status of a JobSet in the cluster for a report that is about to be written to it.
 
-    Kueue takes `active` above 0 as pods that still use quota, and Completed or Failed as quota that is free. So
-    `active` stays above 0, and these two conditions are withheld, until it is proven that no pod is left.
+    Kueue takes `active` above 0 as pods that still use quota, and Completed or Failed as quota that is free. So for a
+    JobSet with a queue name `active` stays above 0, and these two conditions are withheld, until it is proven that no
+    pod is left. Without a queue name nobody counts quota by them: they say what they say of JobSet's own controller.
     """
     previous: Json = document.get("status") or {}
-    holds = any(one.status for one in report.conditions if one.type is ConditionType.QUOTA_RESERVED)
+    reserved = any(one.status for one in report.conditions if one.type is ConditionType.QUOTA_RESERVED)
+    holds = reserved and LABEL_QUEUE in (inside(document, "metadata", "labels") or {})
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DocumentWarning)
             workload = read(_unsaid(_bare(document)), cluster="cluster")
     except HoldfastError:
         # It is refused, or was changed after admission so that it cannot be read: its own Jobs are not known.
-        told = _unread(previous, report, holds=holds)
+        told = _unread(previous, report, holds=holds, reserved=reserved)
         conditions = _conditions(told.pop("conditions"), previous, holds=holds)
     else:
         told = status(workload, _status(workload, report, now))
         conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
         if previous.get("restarts") == told["restarts"]:
             conditions = [_not_anew(one, previous) for one in conditions]
-        _count(told["replicatedJobsStatus"], workload, holds=holds)
+        if holds or not reserved:
+            _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
         told.setdefault("restartsCountTowardsMax", 0)
     if holds:
@@ -152,7 +156,7 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
     return {**told, "conditions": timed([*conditions, condition(report)], previous, report.generation, now)}
 
 
-def _unread(previous: Json, report: Report, *, holds: bool) -> Json:
+def _unread(previous: Json, report: Report, *, holds: bool, reserved: bool) -> Json:
     """Return what a report alone says of a JobSet that cannot be read, with the Jobs its status names (row F16)."""
     told: Json = {"conditions": []}
     if report.phase in {Phase.SUSPENDING, Phase.SUSPENDED}:
@@ -165,9 +169,9 @@ def _unread(previous: Json, report: Report, *, holds: bool) -> Json:
     known = cast("list[Json]", previous.get("replicatedJobsStatus") or [])
     if known:
         jobs = [one | _seen(report, one["name"]) for one in known]
-        if not holds:
+        if not reserved:
             jobs = [one | {"active": 0, "ready": 0} for one in jobs]
-        elif not any(one.get("active") for one in jobs):
+        elif holds and not any(one.get("active") for one in jobs):
             jobs[0]["active"] = 1
         told["replicatedJobsStatus"] = jobs
     return told

@@ -392,6 +392,9 @@ class Unparked(Payload):
     refused: str = ""
     """Why the cluster refuses to resume them: then a new attempt is made."""
     turn: int = 0
+    pod_sets: Annotated[dict[str, tuple[PodSet, ...]] | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where its pods run from now on, as its custom resource says (row F4); None if no custom resource stands for it,
+    or a worker of an earlier release has not read it."""
 
 
 class ScaledFrom(Payload):
@@ -522,6 +525,8 @@ class RemoveInput(Payload):
     """Once gone: remove our finalizer from the anchor, since the workload's life ends with this removal."""
     delete_anchor: bool = False
     """Once gone and released: delete the anchor too (the user deleted the workload)."""
+    deletes_first: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Delete the custom resource before anything else, since its TTL is over: our finalizer holds it (row J15)."""
     claims: Annotated[tuple[ClaimLeft, ...], Field(exclude_if=lambda value: not value)] = ()
     """The workload's own claims."""
     follows: CheckpointInput | None = None

@@ -11,6 +11,7 @@ from holdfast.model import (
     Observation,
     Parking,
     Stage,
+    StartStatus,
     State,
     SuspendMode,
     Workload,
@@ -36,6 +37,37 @@ def parks(spec: Workload, state: State) -> bool:
     if seen is not None and is_orphaned(seen):
         return False
     return all(one.parks for one in spec.components if one.expected_pods)
+
+
+def begins_suspended(spec: Workload, state: State) -> bool:
+    """Whether a workload that was submitted suspended is created so: a JobSet in the cluster, as JobSet does (row J14).
+
+    What has more to be done before its pods may run begins once it is resumed.
+    """
+    if not state.begins_suspended or not state.intent.suspend or state.attempt is not None or state.blocked:
+        return False
+    if state.policy.deletion.suspend is not SuspendMode.IN_PLACE or spec.mounts or spec.sensitive:
+        return False
+    is_shown = spec.source.generation is not None and any(one.copies is not None for one in spec.components)
+    return is_shown and all(one.parks for one in spec.components if one.expected_pods)
+
+
+def asleep_from_the_first(spec: Workload, attempt: Attempt) -> Attempt:
+    """Return an attempt that is to be created suspended; what waits for a completion is created later."""
+    later: list[str] = []
+    for one in spec.components:
+        if any(after.status is StartStatus.COMPLETE or after.component in later for after in one.after):
+            later.append(one.name)
+    names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in later)
+    return edit(attempt, waiting=tuple(later), parking=Parking.GOING, parked=names, turns=1)
+
+
+def is_unseen(state: State) -> bool:
+    """Whether an attempt that was created suspended has not been looked at: its status would not show its Jobs."""
+    attempt = state.attempt
+    if attempt is None or not attempt.suspended or attempt.parking_at is not None:
+        return False
+    return attempt.stage is Stage.SUBMITTED and shown(state) is None
 
 
 def unmade(attempt: Attempt) -> str:
@@ -69,6 +101,10 @@ def parked(spec: Workload, state: State) -> Decision:
         if state.looked_at is None:
             return Look("what owns it seems to have been deleted: checking the cluster directly")
         return Suspend(state.intent.suspend_reason, f"attempt {attempt.number}: {ORPHANED}")
+    if attempt.stage is not Stage.SUBMITTED:
+        return Ignore("it is being created suspended")
+    if is_unseen(state):
+        return Look("it was created suspended: looking at it")
     if not state.intent.suspend:
         waits = kept_out(state)
         if waits:

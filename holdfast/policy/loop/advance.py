@@ -27,7 +27,7 @@ from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
 from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
-from holdfast.policy.attempt.park import park, unpark
+from holdfast.policy.attempt.park import asleep_from_the_first, is_unseen, park, unpark
 from holdfast.policy.attempt.replace import joined, replaced_at
 from holdfast.policy.attempt.requeue import next_cycle
 from holdfast.policy.attempt.settle import enter
@@ -225,17 +225,19 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
     excluded = standing(state.excluded, state.policy.exclusion, now)
     saved = state.saved.uri if state.saved is not None else ""
     waiting = first_waiting(spec)
+    asleep = state.intent.suspend
+    attempt = Attempt(
+        number=number,
+        begun_at=now,
+        avoided=excluded,
+        waiting=waiting,
+        resume_from=saved,
+        meeting=met(spec),
+        barrier=barrier.first(spec, state, now),
+    )
     state = edit(
         state,
-        attempt=Attempt(
-            number=number,
-            begun_at=now,
-            avoided=excluded,
-            waiting=waiting,
-            resume_from=saved,
-            meeting=met(spec),
-            barrier=barrier.first(spec, state, now),
-        ),
+        attempt=asleep_from_the_first(spec, attempt) if asleep else attempt,
         excluded=excluded,
         executions=state.executions + 1,
         observation=None,
@@ -244,6 +246,8 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
         pause_until=None,
         intent=edit(state.intent, retry=False),
     )
+    if asleep:
+        return enter(state, Phase.SUSPENDING, state.intent.suspend_reason, f"creating attempt {number} suspended", now)
     why = f"creating attempt {number}" + (f", which goes on from {saved}" if saved else "")
     return enter(state, Phase.RESUMING, Reason.CREATING, why, now)
 
@@ -474,7 +478,7 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             return Run(OperationKind.PREPARE, f"checking rights and {then} of attempt {attempt.number}")
         if attempt.stage is Stage.PREPARED:
             return Run(OperationKind.CREATE, f"creating {what} of attempt {attempt.number}")
-        if attempt.parking is Parking.GOING:
+        if attempt.parking is Parking.GOING and not is_unseen(state):
             what = spec.titles(attempt.parked)
             return Run(OperationKind.PARK, f"suspending {what} of attempt {attempt.number} in place")
         if attempt.parking is Parking.COMING or attempt.resuming:

@@ -266,6 +266,8 @@ def _unparked(state: State, attempt: Attempt, event: Unparked, now: datetime) ->
         return edit(state, attempt=edit(attempt, interrupted=shortened(why)))
     if not event.done:
         return edit(state, attempt=edit(attempt, turns=max(attempt.turns, event.turn + event.turn % 2)))
+    if event.pod_sets is not None:
+        attempt = edit(attempt, pod_sets=event.pod_sets)
     state = edit(state, attempt=gathered(returned(attempt, now), now))
     return edit(state, observation=None, looked_at=None, in_doubt=True)
 

@@ -41,7 +41,7 @@ from holdfast.policy.attempt.health import (
     warmup_due,
 )
 from holdfast.policy.attempt.order import met, returning, turn
-from holdfast.policy.attempt.park import parked, parks
+from holdfast.policy.attempt.park import begins_suspended, parked, parks
 from holdfast.policy.attempt.replace import Due, due_replacements
 from holdfast.policy.attempt.requeue import CYCLE, is_queued, kept_out, place
 from holdfast.policy.attempt.scale import at_nothing
@@ -173,6 +173,8 @@ def _absent(spec: Workload, state: State, now: datetime) -> Decision:
     if state.intent.suspend:
         if state.in_doubt and state.phase is Phase.SUSPENDED:
             return Look("news came of an attempt that was proven gone: checking the cluster directly")
+        if begins_suspended(spec, state):
+            return Create("nothing of it is in the cluster: it is created suspended")
         return Ignore("it is suspended")
     if state.blocked:
         return Ignore(state.blocked)

@@ -349,6 +349,7 @@ async def strip_finalizers(kube: Kube, namespace: str) -> None:
     for api_version, kind in [
         *((names.API_VERSION, one) for one in ours),
         ("workload.codeflare.dev/v1beta2", "AppWrapper"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
     ]:
         try:
             listed = (await kube.list(api_version, kind, namespace))["items"]

@@ -1,6 +1,6 @@
-"""AppWrapper's own end-to-end suite, unmodified, and what the kinds in it need: their controllers, and images.
+"""Runs suites of other projects; and what the kinds in AppWrapper's own end-to-end suite need: controllers, images.
 
-The suite is built from its Go module. It works in a namespace of its own, `e2e-test`, as an administrator.
+A suite is built from its Go module. AppWrapper's works in a namespace of its own, `e2e-test`, as an administrator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Final
 import yaml
 
 from holdfast.activities.kube.client import Conflict, Kube, UnknownKind, Unreachable
+from holdfast.deploy import FOLDER
 from holdfast.local import Stack
 from holdfast.local.node.real_node import RealNode
 from holdfast.local.programs.gobuild import source_of
@@ -57,26 +58,33 @@ class Spec:
     failure: str
 
 
-async def run(stack: Stack, directory: Path, name: str, labels: str, *, focus: str = "", skip: str = "") -> list[Spec]:
-    """Run specs of the suite one after another, and return how each went that was not left out.
+async def run(
+    stack: Stack,
+    directory: Path,
+    name: str,
+    choice: Mapping[str, str],
+    *,
+    suite: str = SUITE,
+    env: Mapping[str, str] | None = None,
+) -> list[Spec]:
+    """Run specs of a suite one after another, and return how each went that was not left out.
 
     Args:
         stack: where.
         directory: gets its output and report.
         name: of this run.
-        labels: ginkgo's filter of labels.
-        focus: of the others' names, as an expression; only these.
-        skip: likewise; not these.
+        choice: which specs, by ginkgo's options: `label-filter`; `focus` and `skip`, expressions on their names;
+            `focus-file`, lines of their file.
+        suite: which one, in `tools.TOOLS`.
+        env: its environment beside this process's.
     """
-    (program,) = (await asyncio.to_thread(resolve, [SUITE], print)).values()
+    (program,) = (await asyncio.to_thread(resolve, [suite], print)).values()
     report, log = directory / f"{name}.json", directory / f"{name}.log"
-    argv = [str(program), f"--ginkgo.label-filter={labels}", "--ginkgo.v", f"--ginkgo.json-report={report}"]
-    argv += [f"--ginkgo.focus={focus}"] if focus else []
-    argv += [f"--ginkgo.skip={skip}"] if skip else []
+    argv = [str(program), "--ginkgo.v", f"--ginkgo.json-report={report}"]
+    argv += [f"--ginkgo.{key}={value}" for key, value in choice.items()]
+    environment = {**os.environ, **(env or {}), "KUBECONFIG": str(stack.kubeconfig)}
     with log.open("wb") as out:
-        process = await asyncio.create_subprocess_exec(
-            *argv, env=os.environ | {"KUBECONFIG": str(stack.kubeconfig)}, stdout=out, stderr=out, cwd=directory
-        )
+        process = await asyncio.create_subprocess_exec(*argv, env=environment, stdout=out, stderr=out, cwd=directory)
         try:
             await asyncio.wait_for(process.wait(), _SECONDS)
         finally:
@@ -95,6 +103,20 @@ def _specs(reports: list[Json]) -> list[Spec]:
         elif one["State"] not in {"passed", "skipped"}:
             found.append(Spec(one["LeafNodeType"], one["State"], 0, str((one.get("Failure") or {}).get("Message", ""))))
     return found
+
+
+@asynccontextmanager
+async def given_to_holdfast(kube: Kube, folder: str) -> AsyncIterator[None]:
+    """Have objects of a kind that name no controller be Holdfast's (row F1); `folder` is the kind's, of `deploy/`."""
+    documents = list(yaml.safe_load_all((FOLDER / folder / "managed-by.yaml").read_text()))
+    for document in documents:
+        await apply(kube, document)
+    try:
+        yield
+    finally:
+        for document in reversed(documents):
+            key = (document["apiVersion"], document["kind"], document["metadata"]["name"])
+            await kube.delete(*key, uid=(await kube.get(*key))["metadata"]["uid"])
 
 
 async def tag_image(stack: Stack) -> None:

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from holdfast.activities.kube.client import Kube
-from holdfast.deploy import FOLDER
 from holdfast.local import Stack
 from holdfast.local.extras.kueue import EXTERNAL_FRAMEWORKS, FRAMEWORKS
 from holdfast.names import MANAGED_BY
-from holdfast.worker.cleanup.namespace import apply, enable
+from holdfast.worker.cleanup.namespace import enable
 from tests.e2e.ground.held import real_node, require_real
 from tests.e2e.ground.site import GROUPS, Site, open_site, until
 from tests.e2e.peers import suite
@@ -42,7 +39,7 @@ async def site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
     async with open_site(stack, tmp_path, prefix="a") as opened:
         await require_real(opened)
         kube = opened.kube
-        async with real_node(stack, alone=True), _given_to_holdfast(kube):
+        async with real_node(stack, alone=True), suite.given_to_holdfast(kube, "appwrapper"):
             await suite.define(kube)
             await until(lambda: _is_free(kube), 90, "the suite's namespace of an earlier test is gone")
             await enable(kube, suite.NAMESPACE, extra_groups=GROUPS)
@@ -57,20 +54,6 @@ async def _is_free(kube: Kube) -> bool:
     return await kube.find("v1", "Namespace", suite.NAMESPACE) is None
 
 
-@contextlib.asynccontextmanager
-async def _given_to_holdfast(kube: Kube) -> AsyncIterator[None]:
-    """Have AppWrappers that name no controller be Holdfast's (row F1)."""
-    documents = list(yaml.safe_load_all((FOLDER / "appwrapper" / "managed-by.yaml").read_text()))
-    for document in documents:
-        await apply(kube, document)
-    try:
-        yield
-    finally:
-        for document in reversed(documents):
-            key = (document["apiVersion"], document["kind"], document["metadata"]["name"])
-            await kube.delete(*key, uid=(await kube.get(*key))["metadata"]["uid"])
-
-
 async def passes(site: Site, directory: Path, labels: str, least: int) -> None:
     """Run the suite's specs with these labels, in two parts, and tell each that fails."""
     specs: list[suite.Spec] = []
@@ -78,7 +61,7 @@ async def passes(site: Site, directory: Path, labels: str, least: int) -> None:
         await suite.place(site.kube, real=real)
         name = f"{'real' if real else 'fake'}-{len(specs)}"
         only = {"skip": ON_FAKE_NODES} if real else {"focus": ON_FAKE_NODES}
-        specs += await suite.run(site.stack, directory, name, labels, **only)
+        specs += await suite.run(site.stack, directory, name, {"label-filter": labels, **only})
     failed = {one.name: one.failure for one in specs if one.state != "passed"}
     unexpected = {name: why for name, why in failed.items() if not any(name.endswith(one) for one in DEVIATIONS)}
     print(f"MEASURED {labels}: {len(specs)} specs, {len(specs) - len(failed)} passed")

@@ -42,11 +42,19 @@ PLACED: Json = {
 }
 
 
+QUEUED = {LABEL_QUEUE: "team"}
+
+
 def resource(*jobs: Json, labels: Json | None = None, **spec: Any) -> Json:
     """Return a JobSet as the API server gives it."""
     document = jobset_of(*(jobs or (replicated("a", replicas=2), replicated("b"))), managedBy=names.MANAGED_BY, **spec)
     document["metadata"] |= {"namespace": "ns", "uid": "u1", "generation": 3, "labels": labels or {}}
     return document
+
+
+def queued(*jobs: Json, **spec: Any) -> Json:
+    """Return a JobSet whose quota Kueue counts."""
+    return resource(*jobs, labels=QUEUED, **spec)
 
 
 def placed(document: Json, index: int = 0, added: Json = PLACED) -> Json:
@@ -136,7 +144,7 @@ def test_F16_one_with_a_queue_is_made_anew_after_a_suspension_and_others_stay_in
 
 @ROW("F16", level="pure")
 def test_F16_kueue_sees_jobs_active_until_it_is_proven_that_none_is_left():
-    document = resource()
+    document = queued()
     going = shown(document, report(Phase.SUSPENDING, copies=counted(a=(2, 0, 1, 0), b=(1, 0, 0, 0))))
     assert active(going) == [1, 1], "nothing is seen of them, and nothing is proven"
     ended = shown(document, report(Phase.SUSPENDING, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
@@ -150,16 +158,32 @@ def test_F16_kueue_sees_jobs_active_until_it_is_proven_that_none_is_left():
 @ROW("F16", level="pure")
 @pytest.mark.parametrize(("phase", "kind"), [(Phase.SUCCEEDED, "Completed"), (Phase.FAILED, "Failed")])
 def test_F16_an_end_is_withheld_until_it_holds_no_quota(phase: Phase, kind: str):
-    early = shown(resource(), report(phase, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
+    early = shown(queued(), report(phase, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
     assert condition(early, kind) is None
     assert "terminalState" not in early
     assert sum(active(early)) > 0
-    late = shown(resource(), report(phase, quota=False, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
+    late = shown(queued(), report(phase, quota=False, copies=counted(a=(2, 0, 2, 0), b=(1, 0, 1, 0))))
     found = condition(late, kind)
     assert found is not None
     assert (found["status"], found["observedGeneration"]) == ("True", 3)
     assert late["terminalState"] == kind
     assert active(late) == [0, 0]
+
+
+@ROW("F16", level="pure")
+@pytest.mark.parametrize(("phase", "kind"), [(Phase.SUCCEEDED, "Completed"), (Phase.FAILED, "Failed")])
+def test_F16_without_a_queue_it_says_what_jobset_says_while_jobs_are_still_there(phase: Phase, kind: str):
+    told = report(phase, copies=counted(a=(2, 0, 1, 0), b=(1, 0, 0, 0)))
+    early = shown(resource(), told)
+    found = condition(early, kind)
+    assert found is not None
+    assert (found["status"], early["terminalState"]) == ("True", kind)
+    assert active(early) == [0, 0], "as the Jobs' own status says"
+    life = life_in(early)
+    assert life is not None
+    unread = shown(unreadable(early), told)
+    assert (condition(unread, kind) or {}).get("status") == "True"
+    assert active(unread) == [0, 0]
 
 
 @ROW("F16", level="pure")
@@ -237,9 +261,9 @@ def test_F16_one_that_cannot_be_read_shows_why():
     assert condition(status, CONDITION) is not None
 
 
-def unreadable(status: Json) -> Json:
+def unreadable(status: Json, **labels: str) -> Json:
     """Return a JobSet whose annotation was made wrong after admission, with the status that it had."""
-    document = resource()
+    document = resource(labels=labels)
     document["metadata"]["annotations"] = {"holdfast.dev/retryLimit": "x"}
     return document | {"status": status}
 
@@ -247,12 +271,12 @@ def unreadable(status: Json) -> Json:
 @ROW("F16", level="pure")
 @pytest.mark.parametrize(("phase", "kind"), [(Phase.SUCCEEDED, "Completed"), (Phase.FAILED, "Failed")])
 def test_F16_one_that_cannot_be_read_any_more_ends_once_it_holds_no_quota(phase: Phase, kind: str):
-    before = shown(resource(), report(copies=counted(a=(2, 2, 0, 2), b=(1, 1, 0, 1))))
-    held = shown(unreadable(before), report(phase))
+    before = shown(queued(), report(copies=counted(a=(2, 2, 0, 2), b=(1, 1, 0, 1))))
+    held = shown(unreadable(before, **QUEUED), report(phase))
     assert condition(held, kind) is None
     assert "terminalState" not in held
     assert active(held) == [2, 1]
-    ended = shown(unreadable(before), report(phase, 8, quota=False))
+    ended = shown(unreadable(before, **QUEUED), report(phase, 8, quota=False))
     assert condition(ended, kind) is not None
     assert ended["terminalState"] == kind
     assert [(one["active"], one["ready"]) for one in ended["replicatedJobsStatus"]] == [(0, 0), (0, 0)]
@@ -269,7 +293,7 @@ def test_F16_one_that_cannot_be_read_any_more_is_suspended_and_resumed():
     found = condition(status, "Suspended")
     assert found is not None
     assert found["status"] == "True"
-    again = shown(unreadable(status), report(Phase.RUNNING, 8))
+    again = shown(unreadable(status, **QUEUED), report(Phase.RUNNING, 8))
     found = condition(again, "Suspended")
     assert found is not None
     assert found["status"] == "False"

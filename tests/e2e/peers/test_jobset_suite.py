@@ -1,0 +1,110 @@
+"""JobSet's own integration specs, unmodified, against Holdfast in place of its controller (F16, J1 to J23).
+
+The specs play the Job controller and the garbage collector themselves: so the stack's own do not run meanwhile. How
+they are connected to Holdfast is `local/build/jobset-suite/suite_test.go` (`docs/decisions/0102`).
+
+`make test-peers` runs this: the suite is built from its Go module, 3 minutes once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.local import Stack
+from holdfast.local.programs.gobuild import specs_folder
+from holdfast.local.programs.tools import SUITE_FILE, TOOLS
+from holdfast.local.system.paths import PACKAGE
+from holdfast.names import MANAGED_BY
+from tests.e2e.ground.site import Site, executable, open_site
+from tests.e2e.peers import suite
+
+pytestmark = [pytest.mark.e2e, pytest.mark.kueue, pytest.mark.timeout(2400)]
+
+SUITE = "jobset-suite"
+CONTROLLERS = "kube-controller-manager"
+SPACES = "jobset-ns-"
+"""What the names of the specs' namespaces begin with."""
+FILE = "jobset_controller_test.go"
+SHARES = ((1, 121), (200, 800), (801, 1200), (1201, 1900), (1901, 9999))
+"""The lines of the specs, in parts that run at once: mostly, they watch that nothing happens."""
+SPECS = 65
+DEVIATIONS = {
+    # The next attempt begins once the one before it is proven gone (rows J11 and A6), as with BlockingRecreate.
+    "[failure policy] jobs are restarted individually with Recreate strategy.",
+    # What another waits for to be ready is created suspended with it, as under a startup policy; not later, as here.
+    "DependsOn: resume suspended JobSet when rjob-b depends on ready status of rjob-a",
+    # JobSet's own admission refuses this document, as Holdfast does: a coordinator's Job has completions.
+    "jobset with coordinator set should have annotation and label set on all jobs",
+    # A Job that the API server will never accept fails the JobSet at once, and is not tried again and again (row J5).
+    "a JobSet is created with an invalid Job template should emit a warning event",
+    # The gate ElasticJobSet, alpha and off by default: what was checked at the creation stays as it is (row F16).
+    "dynamic horizontal pod scaling propagates parallelism and completions to child jobs",
+}
+"""Specs that Holdfast does not pass, by decision record 0102."""
+DOCUMENT = Path("docs/reference/jobset-suite.md")
+
+
+@pytest.fixture
+async def site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
+    """A site whose worker runs every JobSet that names no controller, on a stack without Kubernetes' controllers."""
+    # No pod ever runs, so that there is nothing to judge a ledger by.
+    async with (
+        open_site(stack, tmp_path, prefix="j", judge=False) as opened,
+        suite.given_to_holdfast(opened.kube, "jobset"),
+    ):
+        await opened.start_worker(HOLDFAST_MANAGED_BY=MANAGED_BY)
+        await asyncio.to_thread(stack.stop_part, CONTROLLERS)
+        try:
+            yield opened
+        finally:
+            await asyncio.to_thread(stack.start_part, CONTROLLERS)
+            spaces = [one["metadata"]["name"] for one in (await opened.kube.list("v1", "Namespace"))["items"]]
+            opened.namespaces += [one for one in spaces if one.startswith(SPACES)]
+
+
+@pytest.mark.row("F16", level="e2e")
+@pytest.mark.row("J12", level="e2e")
+@pytest.mark.row("J13", level="e2e")
+@pytest.mark.row("J14", level="e2e")
+@pytest.mark.row("J15", level="e2e")
+async def test_F16_jobsets_own_specs(site: Site, tmp_path: Path):
+    chosen = os.environ.get("HOLDFAST_SPECS", "")
+    environment = {"HOLDFAST": executable()[0]}
+    shares = [
+        suite.run(site.stack, tmp_path, f"share-{first}", choice, suite=SUITE, env=environment)
+        for first, _ in SHARES
+        for others in [",".join(f"{one}-{last}" for one, last in SHARES if one != first)]
+        for choice in [{"skip-file": f"{FILE}:{others}"} | ({"focus": chosen} if chosen else {})]
+    ]
+    specs = [one for share in await asyncio.gather(*shares) for one in share]
+    failed = {one.name: one.failure for one in specs if one.state != "passed"}
+    unexpected = {name: why for name, why in failed.items() if not any(name.endswith(one) for one in DEVIATIONS)}
+    print(f"MEASURED {len(specs)} specs, {len(specs) - len(failed)} passed")
+    for one in specs:
+        print(f"  {one.state:<8} {one.seconds:6.1f} s  {one.name}")
+    assert not unexpected, unexpected
+    assert chosen or len(specs) == SPECS, "the suite has run"
+
+
+def test_its_suite_file_differs_from_the_published_one_as_the_document_says():
+    assert difference() in DOCUMENT.read_text(), "python -m tests.e2e.peers.test_jobset_suite"
+
+
+def difference() -> str:
+    """Return what was changed in the suite file, as `diff -u` shows it."""
+    published = specs_folder(TOOLS[SUITE]) / SUITE_FILE
+    ours = PACKAGE / "build" / SUITE / SUITE_FILE
+    before, after = (one.read_text().splitlines() for one in (published, ours))
+    lines = difflib.unified_diff(before, after, "published", "ours", lineterm="")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+if __name__ == "__main__":
+    before, _, _ = DOCUMENT.read_text().partition("```diff\n")
+    DOCUMENT.write_text(f"{before}```diff\n{difference()}\n```\n")
