@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -34,8 +35,7 @@ async def measure(ground: Ground, jobs: tuple[int, ...] = JOBS, each: int = EACH
     racks = await _racked(ground, max(jobs) + SPARE)
 
     async def one(count: int, case: str) -> None:
-        made = document(count, each, "Recreate")
-        made["metadata"]["annotations"] = {f"alpha.{P}exclusive-topology": RACK}
+        made = exclusive(count, each)
         folder = f"{NAME}-{count}"
         opened = by_holdfast(ground, made) if case == HOLDFAST else by_published(ground, folder, made, places_pods=True)
         async with opened as gang:
@@ -43,6 +43,13 @@ async def measure(ground: Ground, jobs: tuple[int, ...] = JOBS, each: int = EACH
 
     cases = [case for case in (PUBLISHED, HOLDFAST) if ground.wants(case)]
     await every(ground.options, [partial(one, count, case) for count in jobs for case in cases])
+
+
+def exclusive(jobs: int, each: int) -> Json:
+    """Return the JobSet: so many Jobs of so many pods, each Job alone in its rack."""
+    made = document(jobs, each, "Recreate")
+    made["metadata"]["annotations"] = {f"alpha.{P}exclusive-topology": RACK}
+    return made
 
 
 async def _racked(ground: Ground, racks: int) -> dict[str, str]:
@@ -74,7 +81,7 @@ async def _lives(ground: Ground, case: str, gang: Gang, count: int, racks: dict[
                 "whole_s": running[-1] - begun,
                 "moved": len(made) - count,
                 "refused": _refused(ground, mark, gang.namespace),
-                "misplaced": _misplaced([pod for pod in made if pod.gone is None], racks),
+                "misplaced": len(misplaced((pod for pod in made if pod.gone is None), racks)),
             }
             ground.record(case, values, size={"pods": count, "restart": min(attempt, 1)}, repeat=max(0, attempt - 1))
 
@@ -91,14 +98,14 @@ def _refused(ground: Ground, mark: Mark, namespace: str) -> int:
     )
 
 
-def _misplaced(pods: list[Life], racks: dict[str, str]) -> int:
-    """Return how many Jobs have not exactly one rack, or share it."""
+def misplaced(pods: Iterable[Life], racks: Mapping[str, str]) -> set[str]:
+    """Return the Jobs that have not exactly one rack, or share it."""
     jobs, owners = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for pod in pods:
         rack, job = racks[_node(pod.last)], pod.last["metadata"]["labels"]["batch.kubernetes.io/job-name"]
         jobs[job].add(rack)
         owners[rack].add(job)
-    return sum(len(taken) != 1 or any(len(owners[rack]) > 1 for rack in taken) for taken in jobs.values())
+    return {job for job, taken in jobs.items() if len(taken) != 1 or any(len(owners[rack]) > 1 for rack in taken)}
 
 
 def _node(pod: Json) -> str:
