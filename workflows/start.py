@@ -18,6 +18,7 @@ from temporalio.common import (
 
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
+from holdfast.model.words import counted
 from holdfast.policy.values.events import WISHES
 from holdfast.workflows import patches
 
@@ -131,7 +132,7 @@ def summary(workload: Workload) -> str:
     """Say in one line what it is: `AppWrapper train-llm: Job x64 pods in ns research on cluster dev`."""
     what = contents(workload)
     pods = workload.expected_pods
-    size = f" x{pods} pod{'' if pods == 1 else 's'}" if pods else ""
+    size = f" x{counted(pods, 'pod')}" if pods else ""
     text = (
         f"{workload.source.kind} {workload.name}: {what}{size} in ns {workload.namespace} on cluster {workload.cluster}"
     )

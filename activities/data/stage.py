@@ -18,6 +18,7 @@ from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.life.data import DataSet
 from holdfast.model.quantity import format_bytes
 from holdfast.model.spec.mount import Mount
+from holdfast.model.words import counted
 
 AGAIN: Final = 5.0
 """Seconds between two tries of a store that is away while a creation waits for it."""
@@ -155,7 +156,7 @@ class _Staging:
                 whose = "began with" if begun_with else "asks for"
                 raise BadData(
                     f"the workload {whose} version {wanted}, which is not in the cache any more, and version {digest} "
-                    f"lies there now ({len(entries)} files, {format_bytes(size)})"
+                    f"lies there now ({counted(len(entries), 'file')}, {format_bytes(size)})"
                 )
             held = await self._held(digest, mount)
             if held is not None:
@@ -175,7 +176,7 @@ class _Staging:
 
     def _progress(self) -> str:
         fetched = self.fetched
-        return f"{fetched.files} of {fetched.of} files, {format_bytes(fetched.bytes)}"
+        return f"{fetched.files} of {counted(fetched.of, 'file')}, {format_bytes(fetched.bytes)}"
 
     async def _held(self, digest: str, mount: Mount) -> DataSet | None:
         """Return a data set that is complete in the cache; it is marked as used before it is looked at."""

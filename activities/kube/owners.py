@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.model.calls.plan import PlannedComponent
+from holdfast.model.words import counted
 
 KEPT: Final = 10_000
 FOREIGN_TOLD: Final = 4
@@ -90,7 +91,7 @@ def named(controllers: Iterable[Ref | None]) -> tuple[str, ...]:
         if one is not None:
             title = f"{one.kind} {one.name}"
             counts[title] = counts.get(title, 0) + 1
-    found = [f"{count} pod{'' if count == 1 else 's'} of {title}" for title, count in sorted(counts.items())]
+    found = [f"{counted(count, 'pod')} of {title}" for title, count in sorted(counts.items())]
     more = len(found) - FOREIGN_TOLD
     return (*found[:FOREIGN_TOLD], *((f"those of {more} more",) if more > 0 else ()))
 

@@ -38,6 +38,7 @@ from holdfast.model.calls.provisioner import (
     ProvisionInput,
 )
 from holdfast.model.entities.provisioner import Checked, NodeAction, NodeRequest, Progress, Result
+from holdfast.model.words import counted
 
 BEAT_SECONDS: Final = 2.0
 CONFLICTS_BORNE: Final = 8
@@ -274,7 +275,7 @@ async def _pods(site: Site, request: NodeRequest) -> str:
     if not there:
         return ""
     more = f" and {len(there) - PODS_TOLD} more" if len(there) > PODS_TOLD else ""
-    return f"{len(there)} pods are on it: {', '.join(there[:PODS_TOLD])}{more}"
+    return f"{counted(len(there), 'pod is', 'pods are')} on it: {', '.join(there[:PODS_TOLD])}{more}"
 
 
 def _living(pod: Mapping[str, Any]) -> str | None:

@@ -26,6 +26,7 @@ from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model.calls.barrier import BarrierInput, Lifted
+from holdfast.model.words import counted
 
 _POLL_FIRST = 0.1
 _POLL_LAST = 1.0
@@ -131,9 +132,10 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
                 await _check_lost(site, pods, expected)
                 grace.see()
                 if grace.is_over:
-                    raise _Refused(f"{len(there)} of {expected} pods restarted in time")
+                    raise _Refused(f"{len(there)} of {counted(expected, 'pod')} restarted in time")
             left = [f"Pod {pod.name}" for pod in pods if pod not in there]
-            doing = f"{len(there)} of {expected} pods are at in-place restart attempt {given.in_place}"
+            there_are = f"{len(there)} of {counted(expected, 'pod is', 'pods are')}"
+            doing = f"{there_are} at in-place restart attempt {given.in_place}"
             pulse.say(doing, left[:_TOLD], max(len(left), expected - len(there)))
             moved, last = len(there) + len(begun) != last, len(there) + len(begun)
             delay = _POLL_FIRST if moved else min(delay * 1.5, longest)
@@ -176,7 +178,7 @@ async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
     """Refuse to wait for a pod that is gone or has ended, or whose node is down."""
     if len(pods) < expected:
         lost = expected - len(pods)
-        raise _Refused("1 pod is gone" if lost == 1 else f"{lost} pods are gone")
+        raise _Refused(f"{counted(lost, 'pod is', 'pods are')} gone")
     down = await nodes_down(site, {pod.node for pod in pods})
     if down:
         raise _Refused(f"node {min(down)} is down")

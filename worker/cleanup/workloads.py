@@ -17,6 +17,7 @@ from holdfast.activities.kube.client import Conflict, NotFound, Object
 from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping
 from holdfast.errors import HoldfastError
+from holdfast.model.words import counted
 from holdfast.worker.cleanup.disable import Say, unless_gone
 from holdfast.worker.cleanup.sweep_lookup import Ground
 
@@ -137,10 +138,11 @@ async def remove_workloads(
                 await _cancelled(ground.client, one.id, because)
                 asked.add((one.id, one.run_id))
         left = max(len(things), len(workflows))
+        counts = counted(len(workflows), "workflow"), counted(len(things), "object")
         if left != said:
-            say(f"being removed: {len(workflows)} workflows, {len(things)} objects")
+            say(f"being removed: {', '.join(counts)}")
             said = left
-        show(f"{len(workflows)} workflows and {len(things)} objects are left, {still_there(things, workflows)}")
+        show(f"{' and '.join(counts)} are left, {still_there(things, workflows)}")
         if time.monotonic() > deadline:
             raise HoldfastError(
                 f"{still_there(things, workflows)}. Nothing new begins; no right was taken away. Is a worker running? "

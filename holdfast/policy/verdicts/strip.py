@@ -76,4 +76,4 @@ def let_go(spec: Workload, state: State, attempt: Attempt, finalizers: str) -> s
     if attempt.stage is not Stage.FORCING or not held(state):
         return f"{waits}, or it must be removed by hand"
     command = f"`holdfast strip-finalizers {spec.namespace}/{spec.name}`"
-    return f"{waits}; if that will never be, {command} takes it off, its work undone"
+    return f"{waits}; if it never does, {command} takes the finalizer off without that cleanup"

@@ -73,7 +73,12 @@ async def assert_says(space: Space, handle: Handle, name: str, says: Says) -> Ex
 
 GRACE = ("failure grace: {} exited 1", r"if it is not healthy by then: reset \(restart 1 of 3\), then attempt 2")
 WAYS = {
-    "starting": Says("Resuming", "its pods are starting", "0 of 2 pods running", ("(warm-up|admission) grace",)),
+    "starting": Says(
+        "Resuming",
+        "its pods are starting",
+        "0 of 2 pods running",
+        ("(warm-up|admission) grace", "if nothing has changed by then: failure grace .*, then reset"),
+    ),
     "running": Says("Running", "all expected pods run", "2 of 2 pods run"),
     "unhealthy": Says(
         "Running",
@@ -94,7 +99,7 @@ WAYS = {
         "Resetting",
         "forcing exited 1",
         rf"forcing out what is left of attempt 1: .* left: .*Pod forcing-held \(finalizer {FOREIGN_FINALIZER}\)",
-        ("is told, and forced again", "once gone: retry pause 1s, then attempt 2"),
+        ("its deletion is forced again", "once gone: retry pause 1s, then attempt 2"),
         rf"whoever owns the finalizer {FOREIGN_FINALIZER} must finish",
         next_attempt=2,
         used=1,

@@ -186,7 +186,7 @@ def test_L15_a_release_takes_back_a_wipe_that_has_not_begun_and_no_other():
     play = Play()
     wipe = play.ask(WIPE, "a")
     play.begin()
-    play.ends(wipe, Result.WAITS, "1 pods are on it")
+    play.ends(wipe, Result.WAITS, "1 pod is on it")
     play.ask(RELEASE, "a", why="not needed")
     assert [(one.number, one.result) for one in play.state.outcomes] == [(wipe, Result.WITHDRAWN)]
 

@@ -238,8 +238,8 @@ TOLD = {
             a.io/y)
         next +30 what is left is listed, and its deletion is forced again
         next +30 once gone: its quota is released, and it waits for resume
-        unblock whoever owns the finalizer a.io/y, b.io/x must finish; if that will never be,
-            `holdfast strip-finalizers default/train-llm` takes it off, its work undone
+        unblock whoever owns the finalizer a.io/y, b.io/x must finish; if it never does,
+            `holdfast strip-finalizers default/train-llm` takes the finalizer off without that cleanup
     """,
     "forcing on a dead node": """
         Suspending 1 -> None

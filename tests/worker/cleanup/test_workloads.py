@@ -90,7 +90,7 @@ async def test_F15_removed_are_all_that_users_applied(ground: _Ground) -> None:
             cast("Ground", ground), because="x", limit=timedelta(seconds=0.2), say=lambda _: None, show=shown.append
         )
     assert set(ground.kube.deleted) == applied, "anchors and attempts go with their workflows"
-    assert "objects are left, still there: " in shown[0], "a person who waits sees it before time is up"
+    assert " are left, still there: " in shown[0], "a person who waits sees it before time is up"
 
 
 @ROW("F15", level="pure")
