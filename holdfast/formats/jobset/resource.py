@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, problems_of
 from holdfast.formats.condition import condition, timed
+from holdfast.formats.jobset.checks import RULE_NAME
 from holdfast.formats.jobset.document import API_VERSION, FAILED, KIND, PREFIX
 from holdfast.formats.jobset.reader import read
 from holdfast.formats.jobset.status import (
@@ -25,7 +27,18 @@ from holdfast.formats.published import LABEL_QUEUE
 from holdfast.formats.registry import Resource
 from holdfast.formats.text import Json, inside
 from holdfast.model import BudgetStatus, ConditionType, Phase, PodSet, Report, Status, Workload
+from holdfast.profiles.jobset import NO_RULE
 
+RESTARTING: Final = "RestartingJobSet"
+_NOT_RESTARTING: Final = {
+    Phase.FAILED: ("JobSetFailed", "jobset failed"),
+    Phase.SUCCEEDED: ("JobSetCompleted", "jobset completed"),
+    Phase.SUSPENDING: ("JobSetSuspended", "jobset suspended"),
+    Phase.SUSPENDED: ("JobSetSuspended", "jobset suspended"),
+}
+"""Phases in which no restart is under way any more, with reason and message."""
+_RULE: Final = re.compile(r"\(rule ([\w,:-]+)\)")
+"""The rule in the message of a restart."""
 _PLACING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 """The fields of a pod spec that an admission controller fills in."""
 _LABELLING: Final = ("labels", "annotations")
@@ -148,6 +161,7 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
             _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
         told.setdefault("restartsCountTowardsMax", 0)
+        conditions += _restarting(report, previous, told["replicatedJobsStatus"], workload)
     if holds:
         told.pop("terminalState", None)
     return {**told, "conditions": timed([*conditions, condition(report)], previous, report.generation, now)}
@@ -211,6 +225,24 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
     if STARTED[0] in before and STARTED[0] not in found and STARTING[0] in found:
         found[STARTED[0]] = _shown(STARTED, is_true=False)
     return list(found.values())
+
+
+def _restarting(report: Report, previous: Json, jobs: list[Json], workload: Workload) -> list[Json]:
+    """Return JobSet's condition of a restart, true from the decision until all Jobs are ready; empty: unchanged (J17)."""
+    if report.phase is Phase.RESETTING:
+        rule = (_RULE.findall(report.message) or [""])[-1]
+        if rule == NO_RULE.name:
+            return [_shown((RESTARTING, "DefaultFailurePolicy", report.message))]
+        # Rules of Holdfast's own have hyphens, which the kind does not allow in a reason.
+        return [_shown((RESTARTING, f"FailurePolicy_{rule}", report.message))] if RULE_NAME.fullmatch(rule) else []
+    given = cast("list[Json]", previous.get("conditions") or [])
+    if not any((one.get("type"), one.get("status")) == (RESTARTING, "True") for one in given):
+        return []
+    over = _NOT_RESTARTING.get(report.phase)
+    expected = sum(one.copies or 0 for one in workload.components)
+    if over is None and sum(one["ready"] + one["succeeded"] for one in jobs) == expected:
+        over = ("JobsReady", "all jobs are ready")
+    return [_shown((RESTARTING, over[0], over[1]), is_true=False)] if over is not None else []
 
 
 def _shown(told: tuple[str, str, str], *, is_true: bool = True) -> Json:

@@ -231,6 +231,37 @@ def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_
     assert (life.sequence, life.attempt) == (3, 2)
 
 
+@ROW("J17", level="pure")
+@pytest.mark.parametrize(
+    ("rule", "reason"), [("Rule1", "FailurePolicy_Rule1"), ("no-failure-policy-rule", "DefaultFailurePolicy")]
+)
+def test_J17_a_restart_of_all_jobs_is_a_condition_until_all_are_ready(rule: str, reason: str):
+    document = resource(failurePolicy={"maxRestarts": 2})
+    why = f"Job train-a-0 failed: said (rule other) (rule {rule})"
+    document["status"] = shown(document, report(Phase.RESETTING, 8, reason=Reason.RESETTING, message=why))
+    found = condition(document["status"], "RestartingJobSet")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", reason)
+    some = counted(a=(2, 1, 0, 2), b=(1, 1, 0, 1))
+    document["status"] = shown(document, report(Phase.RESUMING, 9, attempt=2, copies=some))
+    assert (condition(document["status"], "RestartingJobSet") or {})["status"] == "True"
+    both = counted(a=(2, 1, 1, 1), b=(1, 1, 0, 1))
+    ready = condition(shown(document, report(Phase.RUNNING, 10, attempt=2, copies=both)), "RestartingJobSet")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("False", "JobsReady")
+    failed = condition(shown(document, report(Phase.FAILED, 10, attempt=2, copies=some)), "RestartingJobSet")
+    assert failed is not None
+    assert (failed["status"], failed["reason"]) == ("False", "JobSetFailed")
+
+
+@ROW("J17", level="pure")
+def test_J17_what_is_no_restart_by_the_failure_policy_is_no_such_condition():
+    why = "its owner was deleted (rule owner-deleted)"
+    status = shown(resource(), report(Phase.RESETTING, reason=Reason.RESETTING, message=why))
+    assert condition(status, "RestartingJobSet") is None, "the kind allows no hyphen in a reason"
+    assert condition(shown(resource(), report(Phase.RUNNING)), "RestartingJobSet") is None
+
+
 @ROW("F16", level="pure")
 def test_F16_one_that_cannot_be_read_shows_why():
     document = resource(successPolicy={"operator": "All", "targetReplicatedJobs": ["nobody"]})
