@@ -228,7 +228,7 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
 
 
 def _restarting(report: Report, previous: Json, jobs: list[Json], workload: Workload) -> list[Json]:
-    """Return JobSet's condition of a restart, true from the decision until all Jobs are ready; empty: unchanged (J17)."""
+    """Return JobSet's condition of a restart: true until all Jobs are ready (J17). Empty: it stays as it was."""
     if report.phase is Phase.RESETTING:
         rule = (_RULE.findall(report.message) or [""])[-1]
         if rule == NO_RULE.name:
