@@ -20,6 +20,7 @@ from holdfast.formats.jobset.status import (
     STARTED,
     STARTING,
     SUSPENDED,
+    restarting,
     status,
 )
 from holdfast.formats.published import LABEL_QUEUE
@@ -145,8 +146,7 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
     else:
         told = status(workload, _status(workload, report, now))
         conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
-        if previous.get("restarts") == told["restarts"]:
-            conditions = [_not_anew(one, previous) for one in conditions]
+        conditions = [_of_restart(one, previous, report, told["restarts"]) for one in conditions]
         if holds or not reserved:
             _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
@@ -216,13 +216,17 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
     return list(found.values())
 
 
-def _not_anew(shown: Json, previous: Json) -> Json:
-    """Return a condition; RestartingJobSet as it was if it was False: a resumption is no restart (row J17)."""
-    before = cast("list[Json]", previous.get("conditions") or [])
-    was = next((one for one in before if one.get("type") == RESTARTING[0]), None)
-    if was is None or shown["type"] != RESTARTING[0] or (was["status"], shown["status"]) != ("False", "True"):
+def _of_restart(shown: Json, previous: Json, report: Report, restarts: int) -> Json:
+    """Return a condition; RestartingJobSet with the reason of its restart, and as it was after a resumption (J17)."""
+    if shown["type"] != RESTARTING[0] or shown["status"] != "True":
         return shown
-    return {key: was[key] for key in ("type", "status", "reason", "message")}
+    if report.phase is Phase.RESETTING:
+        return _shown(restarting(report.message))
+    before = cast("list[Json]", previous.get("conditions") or [])
+    was = next((one for one in before if one.get("type") == RESTARTING[0]), shown)
+    # A resumption is no restart.
+    kept = was["status"] == "True" or previous.get("restarts") == restarts
+    return {key: was[key] for key in ("type", "status", "reason", "message")} if kept else shown
 
 
 def _shown(told: tuple[str, str, str], *, is_true: bool = True) -> Json:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC
 from typing import Final
 
+from holdfast.formats.jobset.checks import RULE_NAME
 from holdfast.formats.text import Json
 from holdfast.model import ActionKind, Component, CopyCounts, CopyRestarts, Phase, Reason, Scope, Status, Workload
 from holdfast.policy.failures.rules import rule_on
-from holdfast.profiles.jobset import NO_POLICY
+from holdfast.profiles.jobset import NO_POLICY, NO_RULE
 from holdfast.profiles.rules import RESTART
 
 COMPLETED: Final = ("Completed", "AllJobsCompleted", "jobset completed successfully")
@@ -25,7 +27,9 @@ STARTED: Final = (
     "in order startup policy has completed",
 )
 RESTARTING: Final = ("RestartingJobSet", "Restarting", "jobset is restarting")
-"""JobSet's reason names the rule; here causes and Events do (record 0002, row J17)."""
+"""What is told of a restart whose rule is not one of the document's (row J17)."""
+_BY_RULE: Final = re.compile(r"\(rule ([\w,:-]+)\)")
+"""The rule in the message of a restart."""
 _RESTARTED: Final[dict[Phase, tuple[str, str, str]]] = {
     Phase.RUNNING: (RESTARTING[0], "JobsReady", "all jobs are ready"),
     Phase.SUSPENDING: (RESTARTING[0], "JobSetSuspended", SUSPENDED[2]),
@@ -172,7 +176,18 @@ def _restarting(status: Status) -> list[tuple[tuple[str, str, str], bool]]:
     decided = [one.reason for one in status.causes if one.reason in (*_RESTARTS, *_SUSPENSIONS)]
     if decided and decided[-1] in _SUSPENSIONS:
         return [(_RESTARTED[Phase.SUSPENDED], False)]  # It is being resumed.
-    return [(RESTARTING, True)]
+    why = next((one.message for one in reversed(status.causes) if one.reason in _RESTARTS), "")
+    return [(restarting(why), True)]
+
+
+def restarting(message: str) -> tuple[str, str, str]:
+    """Return the condition of a restart from the message of its cause: its reason names the rule, as published."""
+    kind, reason, told = RESTARTING
+    rule = next(reversed(_BY_RULE.findall(message)), "")
+    if rule == NO_RULE.name:
+        return kind, "DefaultFailurePolicy", message
+    # Rules of Holdfast's own have hyphens, which a reason may not have.
+    return (kind, f"FailurePolicy_{rule}", message) if RULE_NAME.fullmatch(rule) else (kind, reason, message or told)
 
 
 def _replicated_jobs(workload: Workload) -> tuple[Component, ...]:

@@ -171,6 +171,49 @@ async def test_F16_suspension_and_what_kueue_writes_into_its_templates_are_obeye
     assert "example.com/flavor" not in pod["metadata"]["labels"]
 
 
+@ROW("J14", level="e2e")
+async def test_J14_one_that_is_applied_suspended_is_created_so_and_resumed_with_what_its_templates_say_then(
+    door: Space,
+):
+    handle = await applied(door, jobset(door, replicated(), replicated("other", 2), suspend=True))
+
+    def asleep(found: dict[str, Any]) -> bool:
+        suspended = {name: one["suspended"] for name, one in counts(found).items()}
+        return conditions(found).get("Suspended") == "True" and suspended == {"workers": 1, "other": 2}
+
+    found = await shows(door, asleep, "its Jobs are there, suspended")
+    await door.site.reach(handle, Phase.SUSPENDED)
+    assert not await door.pods("train")
+    before = {one["metadata"]["uid"] for one in await door.site.objects("batch/v1", "Job", door.namespace)}
+    jobs = found["spec"]["replicatedJobs"]
+    jobs[0]["template"]["spec"]["template"]["metadata"]["labels"] = {"example.com/flavor": "spot"}
+    await door.patch(*KIND, "train", {"spec": {"replicatedJobs": jobs}})
+    await door.patch(*KIND, "train", {"spec": {"suspend": False}})
+    found = await shows(door, all_ready, "it runs")
+    assert conditions(found)["Suspended"] == "False"
+    assert {one["metadata"]["uid"] for one in await door.site.objects("batch/v1", "Job", door.namespace)} == before
+    labels = [one["metadata"]["labels"].get("example.com/flavor") for one in await door.pods("train")]
+    assert sorted(labels, key=str) == [None, None, "spot"]
+    assert (await door.site.status(handle)).attempt == 1
+
+
+@ROW("J15", level="e2e")
+async def test_J15_one_whose_ttl_is_over_is_deleted_first_and_goes_last(door: Space):
+    handle = await applied(door, jobset(door, ttlSecondsAfterFinished=1))
+    await shows(door, all_ready, "it runs")
+    (pod,) = await door.pods("train")
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    hold = {"metadata": {"finalizers": ["example.com/keeps"]}}
+    await door.site.kube.patch("v1", "Pod", name, door.namespace, uid=uid, patch=hold)
+    await door.complete("train")
+    found = await shows(door, lambda one: "deletionTimestamp" in one["metadata"], "it is being deleted")
+    assert names.FINALIZER in found["metadata"]["finalizers"]
+    assert found["status"]["terminalState"] == "Completed"
+    await door.patch("v1", "Pod", name, {"metadata": {"finalizers": None}})
+    await front_door.gone(door, kind=KIND)
+    assert (await door.ended(handle)).phase is Phase.SUCCEEDED
+
+
 @ROW("F16", level="e2e")
 async def test_F16_what_was_checked_once_cannot_be_changed(door: Space):
     await applied(door, jobset(door, replicated(), replicated("other")))

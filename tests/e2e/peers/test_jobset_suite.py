@@ -41,7 +41,7 @@ DEVIATIONS = {
     "DependsOn: resume suspended JobSet when rjob-b depends on ready status of rjob-a",
     # JobSet's own admission refuses this document, as Holdfast does: a coordinator's Job has completions.
     "jobset with coordinator set should have annotation and label set on all jobs",
-    # A Job that the API server will never accept fails the JobSet at once, and is not tried again and again (row J5).
+    # A Job that the API server will never accept fails the JobSet at once, and is not tried again and again (row J6).
     "a JobSet is created with an invalid Job template should emit a warning event",
     # The gate ElasticJobSet, alpha and off by default: what was checked at the creation stays as it is (row F16).
     "dynamic horizontal pod scaling propagates parallelism and completions to child jobs",

@@ -231,6 +231,43 @@ def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_
     assert (life.sequence, life.attempt) == (3, 2)
 
 
+@ROW("J17", level="pure")
+@pytest.mark.parametrize(
+    ("rule", "reason"), [("Rule1", "FailurePolicy_Rule1"), ("no-failure-policy-rule", "DefaultFailurePolicy")]
+)
+def test_J17_a_restart_of_all_jobs_is_a_condition_until_all_are_ready(rule: str, reason: str):
+    document = resource(failurePolicy={"maxRestarts": 2})
+    why = f"Job train-a-0 failed: said (rule other) (rule {rule})"
+    document["status"] = shown(document, report(Phase.RESETTING, 8, reason=Reason.RESETTING, message=why, restarts=1))
+    found = condition(document["status"], "RestartingJobSet")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", reason)
+    some = counted(a=(2, 1, 0, 2), b=(1, 1, 0, 1))
+    document["status"] = shown(document, report(Phase.RESUMING, 9, attempt=2, copies=some, restarts=1))
+    assert (condition(document["status"], "RestartingJobSet") or {})["reason"] == reason, "it is kept"
+    both = counted(a=(2, 1, 1, 1), b=(1, 1, 0, 1))
+    ready = condition(
+        shown(document, report(Phase.RUNNING, 10, attempt=2, copies=both, restarts=1)), "RestartingJobSet"
+    )
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("False", "JobsReady")
+    failed = condition(
+        shown(document, report(Phase.FAILED, 10, attempt=2, copies=some, restarts=1)), "RestartingJobSet"
+    )
+    assert failed is not None
+    assert (failed["status"], failed["reason"]) == ("False", "JobSetFailed")
+
+
+@ROW("J17", level="pure")
+def test_J17_a_restart_by_a_rule_of_holdfasts_own_is_told_with_a_reason_that_the_kind_allows():
+    why = "its owner was deleted (rule owner-deleted)"
+    status = shown(resource(), report(Phase.RESETTING, reason=Reason.RESETTING, message=why, restarts=1))
+    found = condition(status, "RestartingJobSet")
+    assert found is not None
+    assert (found["reason"], found["message"]) == ("Restarting", why)
+    assert condition(shown(resource(), report(Phase.RUNNING)), "RestartingJobSet") is None
+
+
 @ROW("F16", level="pure")
 @ROW("J17", level="pure")
 def test_J17_one_that_restarted_and_is_resumed_is_not_restarting():
