@@ -399,7 +399,7 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     play.ends(2, Result.AWAY, "timed out")
     assert details(play.state, play.busy, at(1)).splitlines() == [
         "**requests pending: 2, under way: 1, fences: 1, ended: 0; nodes in quarantine: 1; "
-        f"{escaped(HERE)} has not answered since 01-01 00:00:00 UTC**",
+        f"{escaped(HERE)} has not answered since 2026-01-01 00:00:00 UTC**",
         "",
         f"- `{HERE}` **does not answer**: timed out; tries: 1, next at 00:00:02 UTC",
         f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} "
