@@ -105,7 +105,8 @@ async def _opened(
 ) -> AsyncIterator[Peer]:
     (program,) = (await asyncio.to_thread(resolve, [PROGRAM], print)).values()
     definition = await asyncio.to_thread(_definition)
-    kube = await Kube.connect(str(stack.kubeconfig))
+    # On a busy machine the API server is long about a large definition.
+    kube = await Kube.connect(str(stack.kubeconfig), timeout=60)
     namespace, port = given or f"jobset-{secrets.token_hex(3)}", free_port()
     health, log = f"127.0.0.1:{free_port()}", directory / "jobset-controller.log"
     pki = stack.directory / "pki"

@@ -145,7 +145,8 @@ async def _opened(
 ) -> AsyncIterator[Kueue]:
     (program,) = (await asyncio.to_thread(resolve, [local.NAME], print)).values()
     folder = await asyncio.to_thread(local.components)
-    kube = await Kube.connect(str(stack.kubeconfig))
+    # On a busy machine the API server is long about a large definition.
+    kube = await Kube.connect(str(stack.kubeconfig), timeout=60)
     port, health, log = free_port(), f"127.0.0.1:{free_port()}", directory / "kueue.log"
     pki, certificates = stack.directory / "pki", directory / "kueue-certificates"
     local.certify(pki, certificates)
