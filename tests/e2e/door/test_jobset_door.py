@@ -20,7 +20,7 @@ from tests.e2e.door import front_door
 from tests.e2e.door.front_door import applied, appwrapper, conditions, followed, job, runs
 from tests.e2e.door.test_front_door_askers import create, permitted
 from tests.e2e.ground.site import Site, until
-from tests.e2e.ground.space import Space, open_space, pod_template
+from tests.e2e.ground.space import FOREIGN_FINALIZER, Space, open_space, pod_template
 from tests.e2e.ground.terminal import command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]
@@ -202,14 +202,13 @@ async def test_J15_one_whose_ttl_is_over_is_deleted_first_and_goes_last(door: Sp
     handle = await applied(door, jobset(door, ttlSecondsAfterFinished=1))
     await shows(door, all_ready, "it runs")
     (pod,) = await door.pods("train")
-    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    hold = {"metadata": {"finalizers": ["example.com/keeps"]}}
-    await door.site.kube.patch("v1", "Pod", name, door.namespace, uid=uid, patch=hold)
+    name = pod["metadata"]["name"]
+    await door.finalize("v1", "Pod", name, FOREIGN_FINALIZER)
     await door.complete("train")
     found = await shows(door, lambda one: "deletionTimestamp" in one["metadata"], "it is being deleted")
     assert names.FINALIZER in found["metadata"]["finalizers"]
     assert found["status"]["terminalState"] == "Completed"
-    await door.patch("v1", "Pod", name, {"metadata": {"finalizers": None}})
+    await door.finalize("v1", "Pod", name)
     await front_door.gone(door, kind=KIND)
     assert (await door.ended(handle)).phase is Phase.SUCCEEDED
 
