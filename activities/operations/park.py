@@ -35,7 +35,7 @@ from holdfast.activities.objects.placement import merged
 from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.replace import REFUSED_TOLD, force_pods, told_of
 from holdfast.activities.operations.report import apply_report
-from holdfast.activities.site.anchor import key_of
+from holdfast.activities.site.anchor import is_ours, key_of
 from holdfast.activities.site.closed import withdrawn
 from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
@@ -269,14 +269,16 @@ async def _going(site: Site, given: ParkInput) -> list[Object]:
 async def _placed(site: Site, given: UnparkInput) -> dict[str, tuple[PodSet, ...]] | None:
     """Return what the custom resource says now of where its pods run: it may have changed while it was suspended (J14).
 
+    None: it says nothing, or is gone.
+
     Raises:
         _Refused: if it cannot be read.
     """
     resource = await site.kube.find(*key_of(given.target)) if given.target.anchor is not None else None
-    if resource is None:
+    if resource is None or not is_ours(given.target, resource):
         return None
     try:
-        return formats.pod_sets(resource)
+        return formats.pod_sets(resource) or None
     except HoldfastError as error:
         raise _Refused(str(error)) from None
 

@@ -126,13 +126,13 @@ async def _until_gone(
             try:
                 quick = clock() - begun < untold
                 reported = reported or (not quick and await _report_begun(site, given, pulse))
-                if given.deletes_first and not deleted:
-                    await delete_held(site, given.target)
-                    deleted = True
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
                     known = True
+                if given.deletes_first and not deleted:
+                    await delete_held(site, given.target)
+                    deleted = True
                 read, owners = owners, None
                 remains = await rounds.round(read)
                 if following is not None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import formats, names
-from holdfast.activities.kube.client import Conflict, NotFound, Object
+from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.site import Site
 from holdfast.formats.condition import life_in
@@ -124,11 +124,14 @@ def is_standing(target: Target, anchor: Mapping[str, Any]) -> bool:
 
 
 async def delete_held(site: Site, target: Target) -> None:
-    """Delete the object that represents a workload, if our finalizer holds it until all else is gone."""
+    """Delete the object that represents a workload, if our finalizer holds it until all else is gone.
+
+    A deletion that is refused does not keep the workload's pods: it is asked for again, and told, at the end.
+    """
     found = await site.kube.find(*key_of(target))
     if found is None or not is_ours(target, found) or not is_held(found) or "deletionTimestamp" in found["metadata"]:
         return
-    with suppress(NotFound, Conflict):
+    with suppress(NotFound, Conflict, Forbidden, Invalid, WebhookFailed):
         await site.kube.delete(*key_of(target), uid=found["metadata"]["uid"])
 
 

@@ -417,11 +417,13 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
         case OperationKind.BARRIER:
             if gate is None:
                 raise ValueError("its pods have no barrier")
+            # What is still to be resumed has no pods that could come to the barrier.
+            later = attempt.later if attempt is not None else ()
             barrier = BarrierInput(
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                plan=tuple(one for one in plan if one.name not in waiting),
+                plan=tuple(one for one in plan if one.name not in later),
                 in_place=gate.attempt,
                 grace=barrier_grace_left(state, gate, now),
                 resume_from=resume_from,

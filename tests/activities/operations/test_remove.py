@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
@@ -103,6 +104,36 @@ class TestGraceful:
         await bench.launch()
         await bench.remove()
         assert (await bench.remove()).gone
+
+    @pytest.mark.row("J15", level="e2e")
+    async def test_J15_one_that_is_deleted_first_is_not_deleted_while_a_later_attempt_is_there(self, bench: Bench):
+        await bench.launch()
+        owner = await bench.owner()
+        assert owner is not None
+        labels = {**owner["metadata"]["labels"], names.LABEL_ATTEMPT: "2"}
+        metadata = {"name": names.attempt_name("train", 2), "namespace": bench.namespace, "labels": labels}
+        later = {"apiVersion": names.API_VERSION, "kind": names.ATTEMPT_KIND, "metadata": metadata}
+        await bench.admin.create({**later, "spec": {**owner["spec"], "attempt": 2}})
+        with pytest.raises(ApplicationError) as refused:
+            await bench.remove(deletes_first=True)
+        assert refused.value.type == "ForeignAttempt"
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert "deletionTimestamp" not in anchor["metadata"]
+
+    @pytest.mark.row("J15", level="e2e")
+    async def test_J15_one_that_is_deleted_first_is_held_until_all_else_is_gone(self, bench: Bench):
+        bench.components = (job(finalizers=HOLD),)
+        await bench.launch()
+        assert not (await bench.remove(1.0, deletes_first=True)).gone
+        anchor = await bench.anchor()
+        assert anchor is not None
+        assert names.FINALIZER in anchor["metadata"]["finalizers"]
+        assert "deletionTimestamp" in anchor["metadata"]
+        for one in await bench.pods():
+            await let_go(bench, "v1", "Pod", one["metadata"]["name"])
+        assert (await bench.remove(deletes_first=True, release_anchor=True, delete_anchor=True)).gone
+        assert await bench.anchor() is None
 
     async def test_an_attempt_that_never_was_is_gone(self, bench: Bench):
         removed = await bench.remove(attempt=0, owner_uid="", plan=())

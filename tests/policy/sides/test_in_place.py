@@ -25,7 +25,7 @@ from holdfast.model import (
     Scope,
     Timings,
 )
-from holdfast.model.calls.barrier import Lifted
+from holdfast.model.calls.barrier import BarrierInput, Lifted
 from holdfast.model.life.ledger import Bucket
 from holdfast.model.life.progress import PodStep, Step, StepRecord
 from holdfast.policy.loop.fold import fold
@@ -34,6 +34,7 @@ from holdfast.policy.status.ledger import Moment, spans_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, StepsRead, Suspended
 from holdfast.policy.verdicts.progress import bound_of, read, stall, stalled
+from holdfast.workflows.operations.dispatch import call_of
 from tests.policy.lives.elements import Elements, config, jobs
 from tests.policy.lives.life import Life
 
@@ -274,3 +275,15 @@ def test_J24_work_since_the_last_save_is_lost_and_the_restart_is_a_start():
         (Bucket.PRODUCTIVE, 300),
     ]
     assert {span.attempt for span in found} == {1}
+
+
+@ROW
+def test_J24_what_is_still_to_be_resumed_is_not_awaited_at_the_barrier():
+    one = InPlace(spec=jobs(config(), component("driver"), component("worker"), policy=POLICY))
+    one.hold = {OperationKind.BARRIER}
+    one.up()
+    attempt = one.state.attempt
+    assert attempt is not None
+    state = edit(one.state, attempt=edit(attempt, parked=("worker",)))
+    given: BarrierInput = call_of(one.spec, state, "uid", one.now).argument
+    assert [made.name for made in given.plan if made.expected_pods] == ["driver"]
