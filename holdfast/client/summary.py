@@ -54,7 +54,7 @@ def abandoned(word: str) -> str:
     Args:
         word: How it was ended: `terminated`, `timed out`, `cancelled`.
     """
-    return f"its workflow was {word} from outside, and nobody has removed its objects: `holdfast sweep` does"
+    return f"its workflow was {word} from outside; its pods may still run, unwatched: `holdfast sweep` removes them"
 
 
 def _texts(labels: object) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.model import State, Workload, format_duration
-from holdfast.model.words import counted
 from holdfast.policy.attempt.checkpoint import check_ask
 from holdfast.policy.values.events import (
     WISHES,
@@ -52,4 +51,4 @@ def passed_over(state: State, event: Event) -> str:
     if not isinstance(event, RequeueAsked) or event.request.expected_requeue_count == state.requeues:
         return ""
     expected = event.request.expected_requeue_count
-    return f"requeue is ignored: it expects {counted(expected, 'requeue')} so far, not {state.requeues:,}"
+    return f"requeue is ignored: it was meant as requeue {expected + 1}, and would be requeue {state.requeues + 1}"

@@ -81,9 +81,9 @@ def test_pods_of_a_silent_node_are_evicted_and_forced_and_the_node_is_not_used()
     spec = workload(pod("one"), pod("two"), **NOTHING)
     told = play(spec, "[{at: 1m, nodeLost: {node: node-1}}]", nodes=2)
     assert ("0:06:40", "one is deleted, since node-1 does not answer") in said(told)
-    gone = [text for _, text in said(told) if text.startswith("attempt 1 is proven gone")]
+    gone = [text for _, text in said(told) if text.startswith("attempt 1 is gone from")]
     assert len(gone) == 1
-    assert gone[0].startswith("attempt 1 is proven gone; its processes may still run on node-1 until it is heard")
+    assert gone[0].startswith("attempt 1 is gone from the API; it may still run on node-1 until that node is")
     assert (told.summary.phase, told.summary.restarts) == ("Running", 1)
 
 

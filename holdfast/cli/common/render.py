@@ -26,7 +26,7 @@ from holdfast.model.quantity import format_bytes
 from holdfast.model.words import counted
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "a user who is not verified (only users of kubectl are)"
+_UNVERIFIED: Final = "not verified (only users of kubectl are)"
 _NEXT_STALE: Final = "nothing happens until a worker answers"
 _IDLE: Final = "nothing acts on this until a worker answers"
 _ADMITS: Final = {Reason.QUEUED: "its queue", Reason.BLOCKED: "its graph"}
@@ -60,7 +60,7 @@ def explanation(view: ExplanationView, now: datetime) -> str:
         lines.append(_labelled("next", _idle(told)))
     if told.kept:
         lines.append(_sentences("kept", told.kept))
-    lines.append(_labelled("by", submitter(told.by)))
+    lines.append(_labelled("submitter", submitter(told.by)))
     if told.unblock:
         lines.append(_sentences("unblock", told.unblock))
     return "\n".join(lines)
@@ -154,7 +154,7 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
-    lines.append(_labelled("by", submitter(told.by)))
+    lines.append(_labelled("submitter", submitter(told.by)))
     if told.message and not amiss:
         lines.append(_sentences("message", told.message))
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""

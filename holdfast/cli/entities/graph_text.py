@@ -50,7 +50,7 @@ def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
     came = [edge for edge in node.after if edge.on is not EdgeKind.MUTEX]
     shown = [f"{edge.node} {_AFTER[edge.on]}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
     if shown:
-        parts.append(f"condition: {', '.join(shown)}")
+        parts.append(f"after: {', '.join(shown)}")
     apart = [edge.node for edge in node.after if edge.on is EdgeKind.MUTEX]
     if apart:
         parts.append(f"never beside {', '.join(apart)}")

@@ -65,4 +65,4 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
 
 def state_of(record: NodeRecord) -> str:
     """Return a node's state for people."""
-    return "Down, being powered off" if record.word is NodeWord.FENCING else str(record.state)
+    return "Down, to be powered off" if record.word is NodeWord.FENCING else str(record.state)

@@ -221,7 +221,7 @@ def _say(answer: Answer[Applied], output: Output, *, dry_run: bool) -> None:
 def text(applied: Applied, *, dry_run: bool) -> str:
     """Return what became of a workload, then the fields that differ, one a line."""
     result = f"would be {applied.result}" if dry_run and applied.result != "unchanged" else applied.result
-    made = "would be made again" if dry_run else "made again"
+    made = "would be re-created with their pods" if dry_run else "re-created with their pods"
     again = f"; {made}: {', '.join(applied.again)}" if applied.again else ""
     head = f"{applied.named.namespace}/{applied.named.name} {result}{again}"
     return "\n".join([head, *([listed(applied.differences)] if applied.differences else [])])

@@ -29,7 +29,7 @@ def history(life: History) -> str:
     parts += [counted(life.executions, "attempt"), counted(life.restarts, "restart")]
     parts += [f"{budget.sentence()} used" for budget in life.budgets]
     ended = f"over since {instant(life.ended_at)} UTC" if life.ended_at is not None else "its workflow is running"
-    lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"by: {submitter(life.by)}"]
+    lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"submitter: {submitter(life.by)}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 
 

@@ -59,7 +59,7 @@ def _summary(summary: Summary) -> list[str]:
     where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {summary.phase.value}"
     why = f" ({summary.reason}: {summary.message})" if summary.message else f" ({summary.reason})"
     end = "over" if summary.finished else "as far as it was simulated"
-    charged = f"{summary.restarts} ({summary.charged} charged, {summary.uncharged} not charged)"
+    charged = f"{summary.restarts} ({summary.charged} charged to a budget, {summary.uncharged} to none)"
     rows = [
         ("outcome", f"{where}{why}"),
         ("end", f"{_at(summary.ended_at)}, {end}"),

@@ -178,7 +178,7 @@ def configure(
     named = Chosen(wanted.namespace, wanted.name)
     changed = with_run(named, place, change, ONLY_BY_A_WORKER)
     where = f"{wanted.namespace}/{wanted.name}"
-    text = f"{where}: made again: {', '.join(changed)}" if changed else f"{where}: nothing differs"
+    text = f"{where}: re-created with their pods: {', '.join(changed)}" if changed else f"{where}: nothing differs"
     emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
 
 

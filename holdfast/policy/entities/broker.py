@@ -144,10 +144,9 @@ def _counted(seen: Weighed, waits: int) -> str:
     """Say how many can save, how many are saving, and how many of those that are due must wait."""
     can = counted(seen.running, "workload can save its", "workloads can save their")
     text = f"{can} state: {counted(seen.saving, 'is', 'are')} saving; "
-    if seen.due == 1:
-        return text + ("1 is due, and waits for a turn" if waits else "1 is due")
-    turn = f", and {waits} of those {'waits' if waits == 1 else 'wait'} for a turn" if waits else ""
-    return f"{text}{seen.due} are due{turn}"
+    parts = [f"{counted(seen.due - waits, 'is', 'are')} asked now"] if seen.due > waits else []
+    parts += [f"{counted(waits, 'waits', 'wait')} for a turn"] if waits else []
+    return text + (", ".join(parts) or "none is due")
 
 
 def details(state: BrokerState) -> str:

@@ -374,7 +374,7 @@ def step_of(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     if isinstance(step, Sleep) and until is not None and now < until and (step.until is None or until < step.until):
         # The walltime runs on during every wait. It does not apply to a workload held for a contradiction.
         return (
-            Sleep(until, f"walltime: it is stopped then ({step.why})")
+            Sleep(until, f"walltime: it is stopped then; now: {step.why}")
             if state.held is None or state.held.rule
             else step
         )

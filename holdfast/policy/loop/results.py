@@ -329,7 +329,7 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
         )
         kept = f"; kept: {event.claims.sentence()}" if event.claims is not None else ""
         found = f"; {attempt.evidence.sentence()}" if attempt.evidence is not None else ""
-        text = f"attempt {attempt.number} is proven gone{_but(attempt)}{kept}{found}"
+        text = f"attempt {attempt.number} is {_gone(attempt)}{kept}{found}"
         return cause(state, Reason.DELETION_COMPLETE, text, now)
     if attempt is None:
         return state
@@ -354,13 +354,13 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
     return cause(state, Reason.DELETION_BLOCKED, f"still there: {left}{more}", now) if changed else state
 
 
-def _but(attempt: Attempt) -> str:
-    """Return what the proof does not cover: the pods of a Down node are gone, but their processes may still run."""
+def _gone(attempt: Attempt) -> str:
+    """Say what is proven: the pods of a Down node are gone, but their processes may still run."""
     if not attempt.stranded:
-        return ""
+        return "proven gone"
     names = ", ".join(attempt.stranded[:3]) + (f" and {more} more" if (more := len(attempt.stranded) - 3) > 0 else "")
-    silent = "it is" if len(attempt.stranded) == 1 else "they are"
-    return f"; its processes may still run on {names} until {silent} heard again or powered off"
+    silent = "that node is" if len(attempt.stranded) == 1 else "they are"
+    return f"gone from the API; it may still run on {names} until {silent} heard again or powered off"
 
 
 def _refused(state: State, type_: str, message: str, now: datetime) -> State:

@@ -306,7 +306,8 @@ def _silent(
         if record.word is NodeWord.FENCING:
             return record
         down = _down(record, heard, word, timings, now)
-        why = f"{down}; its power is to be off before its pods are replaced (rule fence)"
+        by_hand = f"if you have cut it: `holdfast node fenced {record.name}`"
+        why = f"{down}; its power is to be off before its pods are replaced (rule fence); {by_hand}"
         return _enter(edit(record, fencing=now), NodeState.DOWN, NodeWord.FENCING, why, now)
     if word is not NodeWord.NONE and not held and record.word not in {word, NodeWord.LOST}:
         return _enter(record, NodeState.DOWN, word, _down(record, heard, word, timings, now), now)

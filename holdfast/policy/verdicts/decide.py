@@ -318,7 +318,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
         # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
         why = f"{ruling.failure.sentence()} ({title_of(ruling.rule)})"
-        return Hold(f"{why}; it is sensitive: only `holdfast retry` restarts it", ruling.rule)
+        return Hold(f"{why}; it is sensitive: see that nothing of it still runs, then `holdfast retry`", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)
     hopeless = pointless(spec, state, as_recorded(ruling.failure))

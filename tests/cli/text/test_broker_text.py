@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast.cli.entities.broker_text import shown
 from holdfast.model.entities.broker import Asked, Broker, BrokerStatus
 
-MESSAGE = "9 workloads can save their state: 1 is saving; 3 are due, and 2 of those wait for a turn"
+MESSAGE = "9 workloads can save their state: 1 is saving; 1 is asked now, 2 wait for a turn"
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 
 

@@ -56,7 +56,7 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
         "dev: 9 nodes with a lease, 1 of them not healthy",
         "",
         "NODE    STATE                    FOR  REASON",
-        "node-3  Down, being powered off  5m   silent; no one",
+        "node-3  Down, to be powered off  5m   silent; no one",
         "",
         "requests pending: 1, under way: 0, ended: 1; nodes in quarantine: 1; "
         "https://bmc has not answered since 2026-01-31 02:09:50 UTC",

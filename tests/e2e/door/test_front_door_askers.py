@@ -163,9 +163,9 @@ async def test_F13_who_asked_is_what_the_api_server_says_and_nobody_else(door: S
     assert asked(found) == (ALICE, CAROL), "what its workflow writes on it is no change of its spec"
     full = f"{door.namespace}/train"
     told = await command(door.site, "explain", full)
-    assert f"by         {ALICE}" in told, told
+    assert f"submitter  {ALICE}" in told, told
     assert f"spec.suspend of its AppWrapper is true; its spec was last changed by {CAROL}" in told, told
-    assert f"by         {ALICE}" in await command(door.site, "status", full)
+    assert f"submitter  {ALICE}" in await command(door.site, "status", full)
     history = await command(door.site, "history", full)
     assert f"its AppWrapper was created by {ALICE}" in history, history
     assert f"asked for by {ALICE}" in history

@@ -129,7 +129,7 @@ async def test_L5_a_node_that_comes_back_after_its_workload_was_moved_makes_no_s
         assert len(await asyncio.to_thread(processes, marker)) == 1, "a frozen kubelet ends nothing"
         gone = [each.message for each in status.causes if each.reason == "DeletionComplete"]
         assert gone == [
-            "attempt 1 is proven gone; its processes may still run on real until it is heard again or powered off"
+            "attempt 1 is gone from the API; it may still run on real until that node is heard again or powered off"
         ]
         assert is_tainted(await space.site.kube.get("v1", "Node", "real"), space.site)
         stack.resume_part("kubelet")

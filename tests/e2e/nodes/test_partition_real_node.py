@@ -95,7 +95,7 @@ async def test_L12_what_a_partition_took_too_long_from_is_moved_and_ends_once_it
         (moved,) = await space.pods("train")
         assert moved["spec"]["nodeName"] in nodes.names
         (gone,) = [each.message for each in status.causes if each.reason == "DeletionComplete"]
-        assert gone.endswith("its processes may still run on real until it is heard again or powered off")
+        assert gone.endswith("it may still run on real until that node is heard again or powered off")
         assert list(await asyncio.to_thread(shells, marker)) == [process], "which it does"
         await line.heal()
 

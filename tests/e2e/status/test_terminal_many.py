@@ -264,11 +264,11 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
         "  policy.budgets[restart].limit: 3 → 5\n"
     )
     assert await command(site, "apply", wanted, "-n", namespace, "--dry-run") == told.format(
-        "would be changed; would be made again: 0-job-train"
+        "would be changed; would be re-created with their pods: 0-job-train"
     )
     assert await images() == {"example.com/train:1"}
     done = await command(site, "apply", wanted, "-n", namespace, "--reason", "a new image")
-    assert done == told.format("changed; made again: 0-job-train")
+    assert done == told.format("changed; re-created with their pods: 0-job-train")
 
     async def renewed() -> bool:
         return await images() == {"example.com/train:2"} and await phase_of(site, name) == "Running"

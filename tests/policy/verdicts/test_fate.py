@@ -136,5 +136,5 @@ def test_L4_what_was_left_running_on_a_node_that_is_down_is_said():
     one.loses()
     (gone,) = [cause for cause in one.state.causes if cause.reason is Reason.DELETION_COMPLETE]
     assert gone.message == (
-        "attempt 1 is proven gone; its processes may still run on node-2 until it is heard again or powered off"
+        "attempt 1 is gone from the API; it may still run on node-2 until that node is heard again or powered off"
     )
