@@ -255,7 +255,7 @@ async def test_L15_what_the_service_says_decides_who_waits(
 @ROW("L15", level="pure")
 async def test_L15_power_is_not_cut_under_living_work_unless_that_is_wanted(cluster: Cluster, service: Service):
     cluster.pods = [{"metadata": {"namespace": "t", "name": "p"}, "status": {"phase": "Running"}}]
-    assert await tried(service, cluster, request(NodeAction.POWER_OFF)) == (Result.WAITS, "1 pods are on it: t/p")
+    assert await tried(service, cluster, request(NodeAction.POWER_OFF)) == (Result.WAITS, "1 pod is on it: t/p")
     assert await tried(service, cluster, request(NodeAction.POWER_OFF, force=True)) == (Result.DONE, "its power is Off")
     boot = request(NodeAction.BOOT, pxe=True, uid="of one before")
     assert await tried(service, cluster, boot) == (Result.DONE, "its power is On")

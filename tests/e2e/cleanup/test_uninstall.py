@@ -121,7 +121,7 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         await site.kube.patch(*key, uid=uid, patch={"metadata": {"finalizers": None}})
         await site.kube.delete(*key, uid=uid)
         told = await uninstall(site, "--dry-run")
-        assert "2 graphs and workloads are under way, 4 objects" in told
+        assert "under way: 2 graphs and workloads; 4 objects" in told
         told = await uninstall(site, "--yes", expect=2)
         assert "--workloads remove, or --workloads leave" in told
         told = await uninstall(site, "--yes", "--workloads", "leave", expect=2)

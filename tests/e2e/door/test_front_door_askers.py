@@ -168,7 +168,7 @@ async def test_F13_who_asked_is_what_the_api_server_says_and_nobody_else(door: S
     assert f"submitter  {ALICE}" in await command(door.site, "status", full)
     history = await command(door.site, "history", full)
     assert f"its AppWrapper was created by {ALICE}" in history, history
-    assert f"asked for by {ALICE}" in history
+    assert f"submitter: {ALICE}" in history
 
     async def is_told() -> bool:
         events = (await door.site.kube.list("v1", "Event", door.namespace))["items"]

@@ -191,7 +191,7 @@ async def test_L15_power_is_not_cut_under_living_work_and_what_fails_stays_in_qu
         wipe = await here.ask(NodeAction.WIPE, busy)
 
         async def waits() -> bool:
-            return f"1 pods are on it: {here.space.namespace}/train-" in (await here.status()).waits.get(wipe, "")
+            return f"1 pod is on it: {here.space.namespace}/train-" in (await here.status()).waits.get(wipe, "")
 
         await until(waits, 30, "it says whom it waits for")
         with pytest.raises(HoldfastError, match=r"is pending, which says the opposite|no node's name"):
