@@ -144,7 +144,7 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         assert (await space.handles[-1].describe()).status is WorkflowExecutionStatus.TERMINATED
         assert await site.kube.find("v1", "ServiceAccount", names.RUN_AS_DEFAULT, space.namespace) is not None
         told = await uninstall(site, "--yes")
-        assert "0 graphs and workloads are under way" in told, "it may be repeated"
+        assert "under way: 0 graphs and workloads" in told, "it may be repeated"
         await namespace_goes(space)
 
     async with opened(taken, tmp_path) as (site, space):

@@ -198,7 +198,7 @@ async def test_X10_what_an_ended_workload_read_goes_for_another_and_what_is_used
     second = await ground.space.submit(job("second", MOUNTS.replace("/corpus,", "/other,", 1)))
     told = await ground.stages(second, says="has no room for it")
     assert (told.executions, told.restarts) == (0, 0)
-    assert "1 workloads use 4.578 MiB of the quota, 4.578 MiB" in told.message
+    assert "1 workload uses 4.578 MiB of the quota, 4.578 MiB" in told.message
     assert await ground.gauge("holdfast_storage_available") == [1.0], "the store is not to blame"
     assert homes(ground) == [corpus]
     await first.signal(names.SIGNAL_SUSPEND, "it comes back to the same data")
