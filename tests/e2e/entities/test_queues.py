@@ -317,7 +317,7 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
     await command(site, "queue", "delete", "gpus", "--reason", "the team moved")
     late = await queues.submit(job("late", "gpus"))
     await queues.waits(late)
-    assert "it is to end: the team moved" in await command(site, "queue", "show", "gpus")
+    assert "it is to be deleted: the team moved" in await command(site, "queue", "show", "gpus")
     await queues.apply("gpus", quota={"pods": 3})
     await space.complete("large")
     await space.reach(late, "Running", 1)

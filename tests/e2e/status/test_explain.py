@@ -90,7 +90,7 @@ WAYS = {
         "Resetting",
         r"pausing exited 1 on \S+ \(rule failed-pods\)",
         "pausing before the next attempt; its quota is kept",
-        ("retry pause", "attempt 2 is created"),
+        ("retry pause", r"attempt 2( \(.*\))? is created"),
         r"`holdfast retry \S+/pausing` skips the pause",
         next_attempt=2,
         used=1,
