@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast.activities.kube.errors import UnknownKind
 from holdfast.local import Stack
 from holdfast.local.system.cluster import Kubectl, apply_deploy
 from holdfast.model import Workload
+from holdfast.policy.entities.front_door import IN_FORCE
 from holdfast.worker.cleanup.namespace import enable
 from tests.e2e.door.front_door import KIND, applied, appwrapper, job, read, runs
 from tests.e2e.ground.site import Site, executable, open_site, until
@@ -45,8 +47,16 @@ async def opened(stack: Stack, directory: Path) -> AsyncIterator[tuple[Site, Spa
     await asyncio.to_thread(apply_deploy, Kubectl(stack.binary("kubectl"), stack.kubeconfig))
     async with open_site(stack, directory, prefix="u") as site:
         await site.start_worker()
+        await until(lambda: is_in_force(site.kube), 30, "what is created from now on is checked (record 0101)")
         async with open_space(site) as space:
             yield site, space
+
+
+async def is_in_force(kube: Kube) -> bool:
+    """Whether a resource that is created now counts as checked: an earlier test may have taken the policies off."""
+    binding = await kube.get(ADMISSION, "ValidatingAdmissionPolicyBinding", "appwrapper-components.holdfast.dev")
+    made = datetime.fromisoformat(binding["metadata"]["creationTimestamp"])
+    return datetime.now(UTC) - made > IN_FORCE + timedelta(seconds=1)
 
 
 def lonely(space: Space) -> Workload:
