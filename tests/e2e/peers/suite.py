@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +117,20 @@ async def given_to_holdfast(kube: Kube, folder: str) -> AsyncIterator[None]:
         for document in reversed(documents):
             key = (document["apiVersion"], document["kind"], document["metadata"]["name"])
             await kube.delete(*key, uid=(await kube.get(*key))["metadata"]["uid"])
+
+
+def judge(specs: Sequence[Spec], deviations: Collection[str], name: str = "") -> None:
+    """Tell how each spec went; none may fail but the deviations, which are ends of names.
+
+    Raises:
+        AssertionError: naming the others that failed, and why.
+    """
+    failed = {one.name: one.failure for one in specs if one.state != "passed"}
+    unexpected = {name: why for name, why in failed.items() if not any(name.endswith(one) for one in deviations)}
+    print(f"MEASURED {name}{len(specs)} specs, {len(specs) - len(failed)} passed")
+    for one in specs:
+        print(f"  {one.state:<8} {one.seconds:6.1f} s  {one.name}")
+    assert not unexpected, unexpected
 
 
 async def tag_image(stack: Stack) -> None:

@@ -62,12 +62,7 @@ async def passes(site: Site, directory: Path, labels: str, least: int) -> None:
         name = f"{'real' if real else 'fake'}-{len(specs)}"
         only = {"skip": ON_FAKE_NODES} if real else {"focus": ON_FAKE_NODES}
         specs += await suite.run(site.stack, directory, name, {"label-filter": labels, **only})
-    failed = {one.name: one.failure for one in specs if one.state != "passed"}
-    unexpected = {name: why for name, why in failed.items() if not any(name.endswith(one) for one in DEVIATIONS)}
-    print(f"MEASURED {labels}: {len(specs)} specs, {len(specs) - len(failed)} passed")
-    for one in specs:
-        print(f"  {one.state:<8} {one.seconds:6.1f} s  {one.name}")
-    assert not unexpected, unexpected
+    suite.judge(specs, DEVIATIONS, f"{labels}: ")
     assert len(specs) >= least, "the suite has run"
 
 

@@ -84,12 +84,7 @@ async def test_F16_jobsets_own_specs(site: Site, tmp_path: Path):
         for choice in [{"skip-file": f"{FILE}:{others}"} | ({"focus": chosen} if chosen else {})]
     ]
     specs = [one for share in await asyncio.gather(*shares) for one in share]
-    failed = {one.name: one.failure for one in specs if one.state != "passed"}
-    unexpected = {name: why for name, why in failed.items() if not any(name.endswith(one) for one in DEVIATIONS)}
-    print(f"MEASURED {len(specs)} specs, {len(specs) - len(failed)} passed")
-    for one in specs:
-        print(f"  {one.state:<8} {one.seconds:6.1f} s  {one.name}")
-    assert not unexpected, unexpected
+    suite.judge(specs, DEVIATIONS)
     assert chosen or len(specs) == SPECS, "the suite has run"
 
 
