@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 Entry = dict[str, Any]
+LONGEST_LINE = 8 << 20
+"""In bytes: an entry holds a request's and an answer's body, of at most 3 MiB each."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,22 @@ class Mark:
     offset: int
 
 
+def mark(log: Path) -> Mark:
+    """Return the place after a log's last whole line: the API server may be writing one meanwhile."""
+    if not log.exists():
+        return Mark(0, 0)
+    with log.open("rb") as lines:
+        stat = os.fstat(lines.fileno())
+        before = max(0, stat.st_size - LONGEST_LINE)
+        lines.seek(before)
+        return Mark(stat.st_ino, before + lines.read(stat.st_size - before).rfind(b"\n") + 1)
+
+
+def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a log's lines, but not one that is still being written."""
+    return (line for line in lines if line.endswith(b"\n"))
+
+
 class AuditLog:
     """The log and the files it was rotated into."""
 
@@ -29,10 +48,7 @@ class AuditLog:
 
     def mark(self) -> Mark:
         """Return the place that the log has come to."""
-        if not self.path.exists():
-            return Mark(0, 0)
-        stat = self.path.stat()
-        return Mark(stat.st_ino, stat.st_size)
+        return mark(self.path)
 
     def since(self, mark: Mark, *needles: str) -> Iterator[Entry]:
         """Yield each request that has ended since, once: watches when they began, all others when they were answered.
@@ -45,7 +61,7 @@ class AuditLog:
         for path, offset in self._files(mark):
             with path.open("rb") as lines:
                 lines.seek(offset)
-                for line in lines:
+                for line in whole(lines):
                     if wanted and not any(needle in line for needle in wanted):
                         continue
                     entry = cast("Entry", json.loads(line))

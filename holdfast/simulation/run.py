@@ -122,7 +122,7 @@ class _Play:
         try:
             self._state, wished = wish(self._spec, self._state, name, what)
         except ValueError as error:
-            self._recorder.event(f"refused: {name}: {error}")
+            self._recorder.event(f"{name} is refused: {error}")
             return
         late = passed_over(self._state, wished)
         if late:

@@ -1,8 +1,25 @@
-"""Of which sort a request is."""
+"""The audit log while the API server writes it, and of which sort a request is."""
 
 from __future__ import annotations
 
-from bench.audit import sorts
+import json
+from pathlib import Path
+
+from bench.audit import AuditLog, Mark, sorts
+
+
+def test_a_line_that_is_still_being_written_is_left_for_the_next_look(tmp_path: Path):
+    log = AuditLog(tmp_path / "audit.log")
+    assert log.mark() == Mark(0, 0)
+    first, second = (
+        json.dumps({"verb": "get", "stage": "ResponseComplete", "auditID": name}) + "\n" for name in ("a", "b")
+    )
+    log.path.write_text(first + second[:20])
+    begun = log.mark()
+    assert [each["auditID"] for each in log.since(Mark(begun.inode, 0))] == ["a"]
+    assert list(log.since(begun)) == []
+    log.path.write_text(first + second)
+    assert [each["auditID"] for each in log.since(begun)] == ["b"]
 
 
 def test_each_request_is_of_one_sort():

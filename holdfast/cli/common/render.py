@@ -26,7 +26,7 @@ from holdfast.model.quantity import format_bytes
 from holdfast.model.words import counted
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "not verified (only users of kubectl are)"
+_UNVERIFIED: Final = "not verified (not submitted by kubectl)"
 _NEXT_STALE: Final = "nothing happens until a worker answers"
 _IDLE: Final = "nothing acts on this until a worker answers"
 _ADMITS: Final = {Reason.QUEUED: "its queue", Reason.BLOCKED: "its graph"}
@@ -212,11 +212,11 @@ def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> 
     return table((*heads, "CLUSTER", "QUEUE", "MESSAGE") if wide else heads, rows)
 
 
-def transition(before: Status | None, after: Status, *, told: bool = False) -> str:
-    """Return the line that `watch` prints for a change; `told` leaves out a message that a cause has already given."""
-    text = "" if told else after.message or after.reason.value
+def transition(before: Status | None, after: Status) -> str:
+    """Return the line that `watch` prints for a change."""
+    text = after.message or after.reason.value
     moved = before is not None and before.attempt != after.attempt and "attempt" not in text
-    return line(after.since, phase_word(after), f"attempt {after.attempt}: {text}".rstrip(": ") if moved else text)
+    return line(after.since, phase_word(after), f"attempt {after.attempt}: {text}" if moved else text)
 
 
 def caused(cause: Cause) -> str:

@@ -94,7 +94,7 @@ def _deadlines(summary: Summary) -> str:
             str(one.attempt or "-"),
             _at(one.set_at),
             _at(one.due),
-            "reached" if one.fell_due else "not reached",
+            "fell due" if one.fell_due else "not needed",
         )
         for one in summary.deadlines
     ]

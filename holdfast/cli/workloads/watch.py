@@ -149,10 +149,15 @@ class Seen:
         from holdfast.cli.common import render
 
         fresh = min(max(status.causes_total - self._total, 0), len(status.causes))
-        lines = [render.caused(cause) for cause in (status.causes[-fresh:] if fresh else ())]
+        causes = status.causes[-fresh:] if fresh else ()
+        lines = [render.caused(cause) for cause in causes]
         if render.is_transition(self._before, status):
-            told = {cause.message for cause in status.causes[-fresh:]} if fresh else set[str]()
-            lines.append(render.transition(self._before, status, told=status.message in told))
+            line = render.transition(self._before, status)
+            led = [place for place, cause in enumerate(causes) if cause.message == status.message]
+            if led:
+                lines[led[-1]] = line
+            else:
+                lines.append(line)
         self._total, self._before = max(self._total, status.causes_total), status
         return lines
 

@@ -189,8 +189,8 @@ def _created(state: State, attempt: Attempt, event: Created, now: datetime) -> S
     if event.interrupted:
         return edit(state, attempt=edit(attempt, interrupted=event.interrupted))
     if failure is None:
-        made = "all that attempt {} begins with exists" if attempt.waiting else "all of attempt {} exists"
-        text = f"{submission}: {made.format(attempt.number)}"
+        what = f"what attempt {attempt.number} begins with" if attempt.waiting else f"attempt {attempt.number}"
+        text = f"{what} is created ({submission})"
         state = edit(state, attempt=edit(attempt, stage=Stage.SUBMITTED, submitted_at=now, interrupted=""))
         if state.observation is not None and state.observation.complete:
             # It was seen complete before all of it was created. What was created since may have changed that.

@@ -7,6 +7,7 @@ from collections.abc import Set
 from typing import Final
 
 from holdfast.model.entities.provisioner import FenceNews, NodeRequest, ProvisionerState
+from holdfast.model.words import counted
 
 FENCES_BYTES: Final = 640 * 1024
 """The bytes of the provisioner's memory that fences may use, however much else is pending."""
@@ -61,15 +62,15 @@ class Places:
     def lacks(self, request: NodeRequest) -> str:
         """Return why a request gets no place, for people; empty if it gets one."""
         if not request.fence:
-            return _most(f"{self._others} requests are") if self._others >= self._at_once else ""
+            return _most(counted(self._others, "request")) if self._others >= self._at_once else ""
         of_service, all_fences = self._fences[request.service], self._fences.total()
         if of_service >= self._at_once:
-            return _most(f"{of_service} fences of {request.service} are")
-        return _most(f"{all_fences} fences are") if all_fences >= BEGUN_AT_ONCE else ""
+            return _most(f"{counted(of_service, 'fence')} of {request.service}")
+        return _most(counted(all_fences, "fence")) if all_fences >= BEGUN_AT_ONCE else ""
 
 
 def _most(what: str) -> str:
-    return f"{what} under way, which is the most at once"
+    return f"waits for its turn: {what} under way, and no more at once"
 
 
 def _size(request: NodeRequest) -> int:

@@ -39,13 +39,13 @@ def status(state: ProvisionerState, busy: Set[int], now: datetime) -> Provisione
 
 def _message(state: ProvisionerState, busy: Set[int]) -> str:
     under_way = sum(one.number in busy for one in state.pending)
-    text = f"requests pending: {len(state.pending)}, under way: {under_way}"
+    text = f"requests pending: {len(state.pending)}"
     fences = sum(one.fence for one in state.pending)
     if fences:
-        text += f", fences: {fences}"
-    text += f", ended: {state.done}"
+        text += f" ({fences} to power a node off before its pods are replaced)"
+    text += f", under way: {under_way}, ended: {state.done}"
     if state.turned_away:
-        text += f"; fences that found no room so far, and are asked for again: {state.turned_away}"
+        text += f"; requests to power a node off that found no room so far, and are made again: {state.turned_away}"
     if state.quarantined:
         text += f"; nodes in quarantine: {len(state.quarantined)}"
     for service, one in sorted(state.away.items()):

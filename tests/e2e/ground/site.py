@@ -30,6 +30,7 @@ from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
+from bench.audit import Mark, mark
 from holdfast import errors, formats, names
 from holdfast.activities.kube.client import Kube, NotFound, UnknownKind
 from holdfast.client.connection import add_search_attributes
@@ -41,7 +42,7 @@ from holdfast.stale import AsksAgain
 from holdfast.worker.cleanup.namespace import enable
 from tests.e2e.ground.hatchery import Forked
 from tests.e2e.witness import goodput
-from tests.e2e.witness.audit import place_in, since
+from tests.e2e.witness.audit import since
 from tests.plugins import ledgers, scene
 from tests.plugins.spent import CLEAN_UP, CONDITION, NAMESPACE, TEMPORAL_NAMESPACE, WORKER, spent
 
@@ -125,7 +126,7 @@ class Site:
     namespaces: list[str] = field(default_factory=list)
     forks: bool = "PYTEST_VERSION" in os.environ and not os.environ.get("TEST_EXEC")
     """Whether its workers are forked from a process that has loaded Holdfast already."""
-    log_begun: tuple[int, int] = (0, 0)
+    log_begun: Mark = Mark(0, 0)
     """The audit log's inode and size as the site was opened."""
     judged: set[str] = field(default_factory=set[str])
     """The workflow runs whose ledgers have been judged."""
@@ -311,7 +312,7 @@ class Site:
         if not self.judges:
             return
         plain = len(self.workers) == 1 and self.workers[0].plain and self.workers[0].process.poll() is None
-        log = since(self.audit_log, *self.log_begun)
+        log = since(self.audit_log, self.log_begun)
         with spent(CLEAN_UP):
             verdict = await goodput.judged(
                 self.client, self.temporal_address, query, log, timed=plain, done=self.judged
@@ -482,7 +483,7 @@ async def open_site(
             ),
             cluster=cluster,
             temporal_address=address,
-            log_begun=place_in(stack.audit_log),
+            log_begun=mark(stack.audit_log),
             judges=judge,
         )
         scene.OPEN.append(site)

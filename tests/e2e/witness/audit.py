@@ -19,6 +19,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
 
+from bench.audit import Mark, mark
 from holdfast import names
 from holdfast.activities.kube.client import Gone, Kube, KubeError
 
@@ -66,33 +67,26 @@ class Request:
         return f"{self.at:%H:%M:%S.%f} {self.verb} {what} {self.code}"
 
 
-def place_in(log: Path) -> tuple[int, int]:
-    """Return the audit log's inode and size: everything that is logged from now on comes after that place."""
-    found = log.stat()
-    return found.st_ino, found.st_size
-
-
-def since(log: Path, inode: int, offset: int) -> Iterator[BinaryIO]:
+def since(log: Path, begun: Mark) -> Iterator[BinaryIO]:
     """Open the audit log from a place on: what the API server has put aside meanwhile, and then what it writes now.
 
     Args:
         log: the file that it writes.
-        inode: of the file that was written at that place.
-        offset: how far that had come, in bytes.
+        begun: where to begin.
     """
     with log.open("rb") as opened:
-        if os.fstat(opened.fileno()).st_ino == inode:
-            opened.seek(offset)
+        if os.fstat(opened.fileno()).st_ino == begun.inode:
+            opened.seek(begun.offset)
             yield opened
             return
     aside = sorted(log.parent.glob(f"{log.stem}-*{log.suffix}"), key=lambda path: path.stat().st_mtime)
     logs = [*aside, log]
     inodes = [path.stat().st_ino for path in logs]
-    first = inodes.index(inode) if inode in inodes else 0
+    first = inodes.index(begun.inode) if begun.inode in inodes else 0
     for path in logs[first:]:
         with path.open("rb") as opened:
-            if os.fstat(opened.fileno()).st_ino == inode:
-                opened.seek(offset)
+            if os.fstat(opened.fileno()).st_ino == begun.inode:
+                opened.seek(begun.offset)
             yield opened
 
 
@@ -101,7 +95,7 @@ class Audit:
 
     def __init__(self, log: Path, namespace: str) -> None:
         self._log, self._namespace = log, namespace
-        self._inode, self._offset = place_in(log)
+        self._read_to = mark(log)
         self._rest = b""
         self._seen: list[Request] = []
 
@@ -141,9 +135,9 @@ class Audit:
         return len(known)
 
     def _read(self) -> None:
-        for log in since(self._log, self._inode, self._offset):
+        for log in since(self._log, self._read_to):
             data = log.read()
-            self._inode, self._offset = os.fstat(log.fileno()).st_ino, log.tell()
+            self._read_to = Mark(os.fstat(log.fileno()).st_ino, log.tell())
             *whole, self._rest = (self._rest + data).split(b"\n")
             self._take(whole)
 

@@ -19,11 +19,12 @@ from typing import Any, BinaryIO
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
+from bench.audit import mark, whole
 from holdfast import names
 from holdfast.activities.kube.client import Unreachable
 from holdfast.model import OperationKind
 from tests.e2e.ground.site import Site, until
-from tests.e2e.witness.audit import place_in, since
+from tests.e2e.witness.audit import since
 
 KINDS = (
     ("v1", "Pod"),
@@ -102,7 +103,7 @@ class Truth:
         self.kinds = kinds
         self.lives: dict[str, Life] = {}
         self.statuses: dict[str, list[Status]] = {}
-        self._inode, self._offset = place_in(site.stack.audit_log)
+        self._begun = mark(site.stack.audit_log)
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- watching
@@ -212,14 +213,14 @@ class Truth:
     def _requested(self, *words: str) -> list[Request]:
         needles, found = [word.encode() for word in words], list[Request]()
         for log in self.log():
-            for line in log:
-                if line.endswith(b"\n") and all(needle in line for needle in needles):
+            for line in whole(log):
+                if all(needle in line for needle in needles):
                     found += _requests(json.loads(line))
         return sorted(found, key=lambda one: one.time)
 
     def log(self) -> Iterator[BinaryIO]:
         """Open the API server's audit log from where it was at the beginning."""
-        return since(self.site.stack.audit_log, self._inode, self._offset)
+        return since(self.site.stack.audit_log, self._begun)
 
     # --- judging
 

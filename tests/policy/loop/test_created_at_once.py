@@ -107,7 +107,7 @@ def test_all_that_it_made_is_submitted_with_its_result():
     assert attempt is not None
     assert (attempt.stage, attempt.owner_uid, attempt.objects) == (Stage.SUBMITTED, "owner-1", (JOB,))
     assert OperationKind.CREATE not in {kind for kind, *_ in life.ran}
-    assert life.state.causes[-1].message == "submission owner-1: all of attempt 1 exists"
+    assert life.state.causes[-1].message == "attempt 1 is created (submission owner-1)"
     assert life.state.told is not None
     assert life.state.told.sequence == 2
     assert life.state.told_causes == life.state.causes_total, "the activity has written the Event"

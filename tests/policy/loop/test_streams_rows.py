@@ -127,7 +127,7 @@ def test_S4_every_submission_has_an_id_of_its_own():
     life = creating()
     interrupted(life)
     said = [one.message for one in life.state.causes if one.reason is Reason.SUBMISSION_SUCCEEDED]
-    assert said == ["submission owner-2: all of attempt 2 exists"]
+    assert said == ["attempt 2 is created (submission owner-2)"]
 
 
 @ROW("S4", level="pure")

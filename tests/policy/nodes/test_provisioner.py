@@ -398,7 +398,8 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     assert play.begin() == [2, 1]
     play.ends(2, Result.AWAY, "timed out")
     assert details(play.state, play.busy, at(1)).splitlines() == [
-        "**requests pending: 2, under way: 1, fences: 1, ended: 0; nodes in quarantine: 1; "
+        "**requests pending: 2 (1 to power a node off before its pods are replaced), under way: 1, ended: 0; "
+        "nodes in quarantine: 1; "
         f"{escaped(HERE)} has not answered since 2026-01-01 00:00:00 UTC**",
         "",
         f"- `{HERE}` **does not answer**: timed out; tries: 1, next at 00:00:02 UTC",
@@ -506,7 +507,7 @@ def test_D10_nodes_whose_services_are_their_own_wait_for_no_other():
     assert len(begun) >= 50
     waits = status(play.state, play.busy, at(0)).waits
     assert {waits[one.number] for one in play.state.pending if one.number not in begun} == {
-        "64 fences are under way, which is the most at once"
+        "waits for its turn: 64 fences under way, and no more at once"
     }
     for number in begun:
         play.ends(number, Result.AWAY, "timed out")
@@ -521,9 +522,9 @@ def test_D10_what_waits_says_for_what():
     boot, other = play.ask(BOOT, "c"), play.ask(BOOT, "d")
     assert play.begin() == [1, boot]
     said = status(play.state, play.busy, at(0))
-    assert said.waits[2] == f"1 fences of {HERE} are under way, which is the most at once"
-    assert said.waits[other] == "1 requests are under way, which is the most at once"
-    assert "fences: 2" in said.message
+    assert said.waits[2] == f"waits for its turn: 1 fence of {HERE} under way, and no more at once"
+    assert said.waits[other] == "waits for its turn: 1 request under way, and no more at once"
+    assert "2 to power a node off" in said.message
 
 
 @ROW("D10", level="pure")
@@ -544,7 +545,7 @@ def test_D10_memory_is_bounded_in_bytes_and_what_has_no_room_says_so():
     assert len(play.state.model_dump_json()) < 1024 * 1024
     assert sum(len(one.model_dump_json().encode()) for one in play.state.pending if one.fence) <= FENCES_BYTES
     told = status(play.state, play.busy, at(0)).message
-    assert told.endswith(f"found no room so far, and are asked for again: {2_000 - len(fences)}")
+    assert told.endswith(f"found no room so far, and are made again: {2_000 - len(fences)}")
 
 
 @ROW("D10", level="pure")

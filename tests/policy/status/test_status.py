@@ -101,7 +101,7 @@ attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 | 01-01 00:00:00 | 1 | DeletionComplete | attempt 1 is proven gone |
 | 01-01 00:00:00 | 1 | Resetting | train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component) |
 | 01-01 00:00:00 | 1 | SufficientPodsReady | attempt 1 runs |
-| 01-01 00:00:00 | 1 | SubmissionSucceeded | submission owner-1: all of attempt 1 exists |"""  # noqa: E501
+| 01-01 00:00:00 | 1 | SubmissionSucceeded | attempt 1 is created (submission owner-1) |"""  # noqa: E501
 
 SUBMITTED = """\
 ### train-llm: Pending (Queued)
