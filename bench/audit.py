@@ -18,16 +18,16 @@ LONGEST_LINE = 8 << 20
 
 @dataclass(frozen=True)
 class Mark:
-    """A place in the log."""
+    """A place in the log; by default where all of it begins."""
 
-    inode: int
-    offset: int
+    inode: int = 0
+    offset: int = 0
 
 
 def mark(log: Path) -> Mark:
     """Return the place after a log's last whole line: the API server may be writing one meanwhile."""
     if not log.exists():
-        return Mark(0, 0)
+        return Mark()
     with log.open("rb") as lines:
         stat = os.fstat(lines.fileno())
         before = max(0, stat.st_size - LONGEST_LINE)

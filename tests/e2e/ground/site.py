@@ -126,8 +126,8 @@ class Site:
     namespaces: list[str] = field(default_factory=list)
     forks: bool = "PYTEST_VERSION" in os.environ and not os.environ.get("TEST_EXEC")
     """Whether its workers are forked from a process that has loaded Holdfast already."""
-    log_begun: Mark = Mark(0, 0)
-    """The audit log's inode and size as the site was opened."""
+    log_begun: Mark = field(default_factory=Mark)
+    """Where the audit log was as the site was opened."""
     judged: set[str] = field(default_factory=set[str])
     """The workflow runs whose ledgers have been judged."""
     judges: bool = True
