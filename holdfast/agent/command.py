@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from holdfast.agent.in_place import main as run_in_place
-from holdfast.agent.machine import EXIT_REFUSED
-from holdfast.agent.settings import SettingsError, read
+from holdfast.agent import EXIT_REFUSED
 
 IN_PLACE: Final = "in-place"
 """The first argument that selects the in-place restart agent."""
@@ -19,7 +16,13 @@ IN_PLACE: Final = "in-place"
 def main(arguments: Sequence[str]) -> NoReturn:
     """Run the agent with the arguments after its name; does not return."""
     if arguments[:1] == [IN_PLACE]:
+        from holdfast.agent.in_place import main as run_in_place
+
         run_in_place(arguments[1:])
+    import logging
+
+    from holdfast.agent.settings import SettingsError, read
+
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s holdfast agent: %(message)s")
     try:
         settings = read(arguments)

@@ -7,6 +7,8 @@ neither a token nor the network: its orders are annotations of its pod, which th
 - Once they may run and a later attempt is requested, it exits, and its restart rule makes the kubelet restart all
   containers of the pod.
 - It remembers which attempt has run in this pod. After a failure of its pod, it waits for the next one.
+
+It starts at each restart in each pod, so it imports little.
 """
 
 from __future__ import annotations
@@ -19,13 +21,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Final, NoReturn
+from os import path
+from typing import Final, NamedTuple, NoReturn
 
 from holdfast import names
-from holdfast.agent.machine import EXIT_REFUSED
+from holdfast.agent import EXIT_REFUSED
 
 POLL: Final = 0.1
 """Seconds between two looks at the orders; the kubelet writes a changed annotation within about a second."""
@@ -43,8 +44,7 @@ class Act(Enum):
     RESTART = "restart"
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Orders(NamedTuple):
     """The orders on the agent's pod; None: there is none yet."""
 
     request: int | None = None
@@ -85,12 +85,11 @@ class SettingsError(Exception):
     """The agent's settings are invalid; the text says what was expected, and what was found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """How the agent was started."""
 
-    orders: Path
-    memory: Path
+    orders: str
+    memory: str
     probe_path: str = PROBE_PATH
     probe_port: int = PROBE_PORT
     exit_code: int = EXIT_CODE
@@ -105,13 +104,13 @@ def read(environment: Mapping[str, str]) -> Settings:
     """
     if environment.get("WORKER_COMMAND"):
         raise SettingsError("WORKER_COMMAND: expected none: this agent runs as a sidecar, beside the program")
-    path = environment.get("STARTUP_PROBE_PATH") or PROBE_PATH
-    if not path.startswith("/"):
-        raise SettingsError(f"STARTUP_PROBE_PATH: {path!r}: expected a path that begins with /")
+    probe_path = environment.get("STARTUP_PROBE_PATH") or PROBE_PATH
+    if not probe_path.startswith("/"):
+        raise SettingsError(f"STARTUP_PROBE_PATH: {probe_path!r}: expected a path that begins with /")
     return Settings(
-        orders=Path(names.IN_PLACE_ORDERS_DIRECTORY),
-        memory=Path(names.IN_PLACE_MEMORY_DIRECTORY),
-        probe_path=path,
+        orders=names.IN_PLACE_ORDERS_DIRECTORY,
+        memory=names.IN_PLACE_MEMORY_DIRECTORY,
+        probe_path=probe_path,
         probe_port=_number(environment, "STARTUP_PROBE_PORT", PROBE_PORT, 65535),
         exit_code=_number(environment, "IN_PLACE_RESTART_EXIT_CODE", EXIT_CODE, 255),
     )
@@ -129,7 +128,7 @@ class Agent:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._ran = _integer(settings.memory / _RAN)
+        self._ran = _integer(path.join(settings.memory, _RAN))
         self._own: int | None = None
         self._is_lifted = False
 
@@ -139,9 +138,9 @@ class Agent:
         Raises:
             OSError: if it can neither remember the attempt nor answer the startup probe.
         """
-        if not self._settings.orders.is_dir():
+        if not path.isdir(self._settings.orders):
             return self._bypass()
-        orders = Orders(*(_integer(self._settings.orders / name) for name in names.IN_PLACE_ORDERS))
+        orders = Orders(*(_integer(path.join(self._settings.orders, name)) for name in names.IN_PLACE_ORDERS))
         if self._own is None:
             self._own = begin(self._ran, orders)
         if self._own is None:
@@ -168,12 +167,13 @@ class Agent:
         return Act.WAIT
 
     def _remember(self, attempt: int) -> None:
-        new = self._settings.memory / f"{_RAN}.new"
+        memory = path.join(self._settings.memory, _RAN)
+        new = f"{memory}.new"
         with open(new, "w", encoding="ascii") as file:
             file.write(str(attempt))
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._settings.memory / _RAN)
+        os.replace(new, memory)
         self._ran = attempt
 
     def _answer_probe(self) -> None:
@@ -183,21 +183,22 @@ class Agent:
         threading.Thread(target=_answer, args=(server, self._settings.probe_path), daemon=True).start()
 
 
-def _answer(server: socket.socket, path: str) -> None:
+def _answer(server: socket.socket, probe_path: str) -> None:
     """Answer each request for the startup probe's path with 200, and any other with 404."""
     while True:
         connection, _ = server.accept()
         with connection, contextlib.suppress(OSError):
             connection.settimeout(1)
             words = connection.recv(4096).split(b" ", 2)
-            status = b"200 OK" if words[1:2] == [path.encode()] else b"404 Not Found"
+            status = b"200 OK" if words[1:2] == [probe_path.encode()] else b"404 Not Found"
             connection.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
-def _integer(file: Path) -> int | None:
+def _integer(file: str) -> int | None:
     """Return the number in a file; None if there is no file, or no number in it."""
     try:
-        text = file.read_text(encoding="ascii").strip()
+        with open(file, encoding="ascii") as opened:
+            text = opened.read().strip()
     except (OSError, ValueError):
         return None
     return int(text) if text.isdecimal() else None

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from holdfast.agent import EXIT_REFUSED
 from holdfast.agent.messages import Assignment, Directive, Failure, Kind, Report, State
 
 EXIT_TERMINATED: Final = 143
 """The exit code of a shell for SIGTERM: the agent received a signal before its workers were done."""
-EXIT_REFUSED: Final = 2
 UNTOLD: Final = Directive()
 """The directive until the first answer: change nothing."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,12 +61,12 @@ def test_J24_the_agent_begins(ran: int | None, orders: Orders, expected: int | N
 def settings(tmp_path: Path) -> Settings:
     for name in ("orders", "memory"):
         (tmp_path / name).mkdir()
-    return Settings(tmp_path / "orders", tmp_path / "memory", probe_port=free_port())
+    return Settings(str(tmp_path / "orders"), str(tmp_path / "memory"), probe_port=free_port())
 
 
 def order(settings: Settings, **orders: int) -> None:
     for name, number in orders.items():
-        (settings.orders / name).write_text(str(number))
+        Path(settings.orders, name).write_text(str(number))
 
 
 def probed(settings: Settings, path: str = "/barrier-is-down") -> int | None:
@@ -96,7 +95,7 @@ def test_J24_the_startup_probe_succeeds_once_the_barrier_is_lifted(settings: Set
 def test_J24_a_restarted_agent_remembers_which_attempt_has_run(settings: Settings):
     order(settings, request=0, attempt=0)
     assert Agent(settings).step() is Act.LIFT
-    again = Agent(replace(settings, probe_port=free_port()))
+    again = Agent(settings._replace(probe_port=free_port()))
     assert again.step() is Act.WAIT
     order(settings, request=1)
     assert again.step() is Act.WAIT
@@ -116,7 +115,7 @@ def test_J24_an_agent_that_first_looks_when_the_next_attempt_is_requested_restar
 
 @ROW
 def test_J24_without_orders_the_barrier_is_no_barrier(settings: Settings):
-    settings.orders.rmdir()
+    Path(settings.orders).rmdir()
     Agent(settings).step()
     assert probed(settings) == 200
 

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import progress
 from holdfast.activities.progress.read import BYTES_MAXIMUM, step_of
-from holdfast.agent.machine import EXIT_REFUSED
+from holdfast.agent import EXIT_REFUSED
 from holdfast.agent.process import free_port
 from holdfast.model.life.progress import Step
 from tests.agent.test_settings import COMMAND, ENVIRONMENT
