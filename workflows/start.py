@@ -19,6 +19,7 @@ from temporalio.common import (
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
 from holdfast.model.words import counted
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import WISHES
 from holdfast.workflows import patches
 
@@ -99,10 +100,21 @@ def memo(workload: Workload) -> dict[str, Any]:
 
 
 def readable_by(release: str, workload: Workload) -> Workload:
-    """Return the workload without what only `list` needs, if an earlier release must be able to read it (row O4)."""
-    if not release or patches.release(release) >= patches.release("0.2"):
+    """Return the workload without fields that it can do without, if an earlier release must read it (row O4).
+
+    That is what only `list` needs, and in which order a suspended workload is created.
+    """
+    if not release:
         return workload
-    return workload.model_copy(update={"source": workload.source.model_copy(update={"labels": {}})})
+    earliest, changed = patches.release(release), dict[str, object]()
+    if earliest < patches.release("0.3"):
+        changed["components"] = tuple(
+            one.model_copy(update={"after": tuple(edit(after, created_suspended=True) for after in one.after)})
+            for one in workload.components
+        )
+    if earliest < patches.release("0.2"):
+        changed["source"] = workload.source.model_copy(update={"labels": {}})
+    return workload.model_copy(update=changed)
 
 
 def search_attributes(workload: Workload) -> TypedSearchAttributes:

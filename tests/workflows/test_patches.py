@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from holdfast import formats, names
-from holdfast.model import Workload
+from holdfast.model import StartStatus, Workload
+from holdfast.model.spec.component import After
 from holdfast.policy.loop.submission import unknown_to_0_1
 from holdfast.worker.runtime.settings import Settings
 from holdfast.workflows import patches, start
@@ -64,6 +65,17 @@ def test_a_document_for_an_earlier_release_has_no_labels_of_its_source():
     labelled = spec.model_copy(update={"source": spec.source.model_copy(update={"labels": {"team": "a"}})})
     assert start.readable_by("0.1", labelled).source.labels == {}
     assert start.readable_by("0.2", labelled) == start.readable_by("", labelled) == labelled
+
+
+def test_a_document_for_an_earlier_release_has_the_order_in_which_it_starts_and_not_that_of_its_suspension():
+    spec = jobset()
+    workers = spec.components[0]
+    waits = After(component="driver", status=StartStatus.READY, created_suspended=False)
+    ordered = spec.model_copy(update={"components": (workers.model_copy(update={"after": (waits,)}),)})
+    read = start.readable_by("0.2", ordered)
+    assert read.components[0].after == (After(component="driver", status=StartStatus.READY),)
+    assert start.readable_by("", ordered) == ordered
+    assert "createdSuspended" not in read.model_dump_json()
 
 
 def jobset(pod: dict[str, Any] | None = None, **spec: Any) -> Workload:

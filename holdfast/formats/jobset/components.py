@@ -178,4 +178,4 @@ def _after(shape: Shape, job: ReplicatedJobPart, index: int) -> list[Json]:
     """Return which components must have which status before a replicated job is created (row J13)."""
     if shape.in_order:
         return [{"component": shape.jobs[index - 1].name, "status": "Ready"}] if index else []
-    return [{"component": one.name, "status": one.status} for one in job.dependsOn or ()]
+    return [{"component": one.name, "status": one.status, "createdSuspended": False} for one in job.dependsOn or ()]

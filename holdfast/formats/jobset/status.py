@@ -205,5 +205,5 @@ def _in_order(workload: Workload) -> bool:
     jobs = _replicated_jobs(workload)
     if len(jobs) < 2:
         return False
-    waits = [[(one.component, str(one.status)) for one in job.after] for job in jobs]
-    return waits == [[], *([(before.name, "Ready")] for before in jobs[:-1])]
+    waits = [[(one.component, str(one.status), one.created_suspended) for one in job.after] for job in jobs]
+    return waits == [[], *([(before.name, "Ready", True)] for before in jobs[:-1])]

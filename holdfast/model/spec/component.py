@@ -177,6 +177,8 @@ class After(Model):
     """The component that comes first."""
     status: StartStatus
     """What it must be: Ready or Complete."""
+    created_suspended: Annotated[bool, Field(exclude_if=lambda value: value)] = True
+    """Whether a suspended workload has this one, suspended, before the other is Ready; a JobSet's dependsOn: no."""
 
 
 class Component(Model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model import (
+    After,
     Attempt,
     ComponentView,
     FailureClass,
@@ -53,13 +54,17 @@ def begins_suspended(spec: Workload, state: State) -> bool:
 
 
 def asleep_from_the_first(spec: Workload, attempt: Attempt) -> Attempt:
-    """Return an attempt that is to be created suspended; what waits for a completion is created later."""
+    """Return an attempt that is to be created suspended; what also waits while suspended is created later."""
     later: list[str] = []
     for one in spec.components:
-        if any(after.status is StartStatus.COMPLETE or after.component in later for after in one.after):
+        if any(_waits_suspended(after) or after.component in later for after in one.after):
             later.append(one.name)
     names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in later)
     return edit(attempt, waiting=tuple(later), parking=Parking.GOING, parked=names, turns=1)
+
+
+def _waits_suspended(after: After) -> bool:
+    return after.status is StartStatus.COMPLETE or not after.created_suspended
 
 
 def is_unseen(state: State) -> bool:

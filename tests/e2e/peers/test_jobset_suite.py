@@ -37,8 +37,6 @@ SPECS = 65
 DEVIATIONS = {
     # The next attempt begins once the one before it is proven gone (rows J11 and A6), as with BlockingRecreate.
     "[failure policy] jobs are restarted individually with Recreate strategy.",
-    # What another waits for to be ready is created suspended with it, as under a startup policy; not later, as here.
-    "DependsOn: resume suspended JobSet when rjob-b depends on ready status of rjob-a",
     # JobSet's own admission refuses this document, as Holdfast does: a coordinator's Job has completions.
     "jobset with coordinator set should have annotation and label set on all jobs",
     # A Job that the API server will never accept fails the JobSet at once, and is not tried again and again (row J6).

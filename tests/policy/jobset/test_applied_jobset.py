@@ -91,11 +91,18 @@ def test_J14_its_jobs_are_sent_suspended():
 
 
 @ROW("J13", level="pure")
-@pytest.mark.parametrize(("status", "waiting"), [(StartStatus.READY, ()), (StartStatus.COMPLETE, ("worker",))])
-def test_J13_what_waits_for_a_ready_one_is_created_suspended_and_what_waits_for_an_end_is_not(
-    status: StartStatus, waiting: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("status", "fields", "waiting"),
+    [
+        (StartStatus.READY, {}, ()),
+        (StartStatus.READY, {"created_suspended": False}, ("worker",)),
+        (StartStatus.COMPLETE, {}, ("worker",)),
+    ],
+)
+def test_J13_what_waits_by_the_startup_policy_is_created_suspended_and_what_depends_on_another_is_not(
+    status: StartStatus, fields: dict[str, bool], waiting: tuple[str, ...]
 ):
-    one = applied(After(component="driver", status=status))
+    one = applied(After(component="driver", status=status, **fields))
     attempt = one.state.attempt
     assert attempt is not None
     assert attempt.waiting == waiting
