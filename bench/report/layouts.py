@@ -279,8 +279,8 @@ INPLACE = Layout(
     "A program of a JobSet is killed (J25)",
     "Real containers on this machine's kubelet; each run is one restart of one workload. One program is killed with "
     "-9: from then until all programs run at the next attempt, as the kernel has them. In place, the kubelet restarts "
-    "all containers of the pods, each of which has an agent; recreated, new pods run the program alone; in a gang, each "
-    "pod's agent starts the program anew. JobSet: its own controller with the gate InPlaceRestart, and its own agent.",
+    "all containers of the pods, each of which has an agent. Recreated, new pods run the program alone. In a gang, the "
+    "agent of each pod starts the program anew. JobSet: its own controller, with its gate and its own agent.",
     (
         Column("start_s", "submitted, until all run", "s"),
         Column("whole_s", "killed, until all run again", "s", ratio=True),
