@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
-import tarfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,16 +14,14 @@ import yaml
 from bench.ground import Ground
 from bench.seeing import Json
 from holdfast.local import Stack
-from holdfast.local.node.real_node import RealNode, import_images
-from holdfast.local.node.requirements import find_static_busybox
-from holdfast.local.programs.images import Image, base_layer, write_images
-from holdfast.local.programs.python_layer import add
+from holdfast.local.node.real_node import RealNode
 from holdfast.local.programs.resolve import resolve
 from holdfast.local.system.ports import LOOPBACK
 from tests.e2e.figures.in_place import pod_of
 from tests.e2e.ground.held import real_node
 from tests.e2e.ground.site import until
 from tests.e2e.peers.jobset_peer import IN_PLACE, PROGRAM, Peer, open_peer
+from tests.e2e.peers.suite import import_image
 
 AGENT: Final = "jobset-agent"
 IMAGE: Final = "holdfast.local/jobset-agent:1"
@@ -71,7 +66,8 @@ async def open_in_place(ground: Ground, folder: str) -> AsyncIterator[Peer]:
         open_jobset(ground, folder, gates=(IN_PLACE,)) as peer,
         _reachable(stack) as server,
     ):
-        await asyncio.to_thread(_import_agent, stack, ground.directory / folder)
+        (program,) = (await asyncio.to_thread(resolve, [AGENT], print)).values()
+        await import_image(stack, ground.directory / folder, IMAGE, {"agent": program.read_bytes()})
         await _admit(peer, server)
         yield peer
 
@@ -80,7 +76,7 @@ def with_published_agent(document: Json, name: str) -> Json:
     """Return a JobSet whose in-place restart agent is the published one; it reaches the API server by a kubeconfig."""
     spec = pod_of(document)
     (agent,) = spec["initContainers"]
-    agent.update(image=IMAGE, command=["/agent"])
+    agent.update(image=IMAGE, command=["agent"])
     agent["env"] = [
         {"name": "JOBSET_NAME", "value": name},
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -89,19 +85,6 @@ def with_published_agent(document: Json, name: str) -> Json:
     agent["volumeMounts"] = [{"name": "cluster", "mountPath": _MOUNTED}]
     spec["volumes"] = [{"name": "cluster", "configMap": {"name": "cluster"}}]
     return document
-
-
-def _import_agent(stack: Stack, directory: Path) -> None:
-    """Give the real node an image with the published agent."""
-    (program,) = resolve([AGENT], print).values()
-    busybox = find_static_busybox()
-    assert busybox is not None, "the real node has one"
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        add(tar, "agent", program.read_bytes(), 0o755)
-    archive = directory / "agent.tar"
-    write_images(archive, [Image(IMAGE, ["/agent"], [base_layer(busybox), layer.getvalue()])])
-    import_images(RealNode(stack.directory), stack.binary("ctr"), archive)
 
 
 @asynccontextmanager

@@ -84,6 +84,8 @@ def _overlay(tool: Tool, folder: Path) -> Path:
     """Write, for the compiler, that a suite's specs lie beside the suite file of our own, as they were published."""
     ours = PACKAGE / "build" / tool.module
     specs = [file for file in specs_folder(tool).glob("*_test.go") if file.name != SUITE_FILE]
+    if tool.specs:
+        specs = [file for file in specs if file.name in tool.specs]
     path = folder / "overlay.json"
     path.write_text(json.dumps({"Replace": {str(ours / file.name): str(file) for file in specs}}))
     return path

@@ -60,6 +60,7 @@ class Tool:
         exact_minor: whether the minor version must be the pinned one (Kubernetes parts must match each other).
         is_suite: whether the build compiles the package's tests as a program.
         specs_of: for a suite whose `suite_test.go` is the one in its folder under `build/`: the module of its specs.
+        specs: of such a suite: the files with its specs; none: all of the package.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Tool:
     exact_minor: bool = False
     is_suite: bool = False
     specs_of: str = ""
+    specs: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:
@@ -257,6 +259,17 @@ TOOLS: dict[str, Tool] = {
             release=Release(""),
             is_suite=True,
             specs_of="sigs.k8s.io/jobset",
+        ),
+        Tool(
+            name="kueue-suite",
+            version=KUEUE,
+            module="kueue-suite",
+            package="sigs.k8s.io/kueue/test/e2e/singlecluster/extended",
+            seconds=120,
+            release=Release(""),
+            is_suite=True,
+            specs_of="sigs.k8s.io/kueue",
+            specs=("jobset_test.go",),
         ),
         Tool(
             name="training-operator",

@@ -131,17 +131,21 @@ async def sampled(space: Space, kueue: Kueue, kind: str, label: str) -> AsyncIte
 
 @asynccontextmanager
 async def open_kueue(
-    stack: Stack, directory: Path, namespace: str, asked: frozenset[str] = ASKED, **settings: Any
+    stack: Stack, directory: Path, namespace: str, asked: frozenset[str] = ASKED, label: str = "", **settings: Any
 ) -> AsyncIterator[Kueue]:
-    """Run Kueue for a namespace; one at a time on a stack. `settings` are those of its own configuration."""
+    """Run Kueue for a namespace, or for those with a label; one at a time on a stack.
+
+    `settings` are those of its own configuration.
+    """
+    labels = {label: "true"} if label else {"kubernetes.io/metadata.name": namespace}
     with file_lock(stack.directory / "kueue.lock"):
-        async with _opened(stack, directory, namespace, asked, settings) as kueue:
+        async with _opened(stack, directory, namespace, asked, {"matchLabels": labels}, settings) as kueue:
             yield kueue
 
 
 @asynccontextmanager
 async def _opened(
-    stack: Stack, directory: Path, namespace: str, asked: frozenset[str], settings: Json
+    stack: Stack, directory: Path, namespace: str, asked: frozenset[str], selector: Json, settings: Json
 ) -> AsyncIterator[Kueue]:
     (program,) = (await asyncio.to_thread(resolve, [local.NAME], print)).values()
     folder = await asyncio.to_thread(local.components)
@@ -151,7 +155,6 @@ async def _opened(
     pki, certificates = stack.directory / "pki", directory / "kueue-certificates"
     local.certify(pki, certificates)
     configuration = directory / "kueue.yaml"
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     # Also Jobs that name no queue: all there are, but for those of who it knows.
     given = {"manageJobsWithoutQueueName": True, "managedJobsNamespaceSelector": selector, **settings}
     configuration.write_text(yaml.safe_dump(local.configuration(port, certificates, health, **given)))

@@ -8,10 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import difflib
+import io
 import json
 import os
 import shutil
 import subprocess
+import sys
+import tarfile
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,11 +27,14 @@ import yaml
 from holdfast.activities.kube.client import Conflict, Kube, UnknownKind, Unreachable
 from holdfast.deploy import FOLDER
 from holdfast.local import Stack
-from holdfast.local.node.real_node import RealNode
-from holdfast.local.programs.gobuild import source_of
-from holdfast.local.programs.images import BUSYBOX
+from holdfast.local.node.real_node import RealNode, import_images
+from holdfast.local.node.requirements import find_static_busybox
+from holdfast.local.programs.gobuild import source_of, specs_folder
+from holdfast.local.programs.images import BUSYBOX, Image, base_layer, write_images
+from holdfast.local.programs.python_layer import add
 from holdfast.local.programs.resolve import resolve
-from holdfast.local.programs.tools import TOOLS
+from holdfast.local.programs.tools import SUITE_FILE, TOOLS
+from holdfast.local.system.paths import PACKAGE
 from holdfast.worker.cleanup.namespace import apply
 from tests.e2e.ground.definitions import READERS
 from tests.e2e.ground.site import free_port, until
@@ -105,6 +112,14 @@ def _specs(reports: list[Json]) -> list[Spec]:
     return found
 
 
+def difference(suite: str) -> str:
+    """Return what was changed in a published suite file, as `diff -u` shows it."""
+    published = specs_folder(TOOLS[suite]) / SUITE_FILE
+    before, after = (one.read_text().splitlines() for one in (published, PACKAGE / "build" / suite / SUITE_FILE))
+    lines = difflib.unified_diff(before, after, "published", "ours", lineterm="")
+    return "\n".join(line.rstrip() for line in lines)
+
+
 @asynccontextmanager
 async def given_to_holdfast(kube: Kube, folder: str) -> AsyncIterator[None]:
     """Have objects of a kind that name no controller be Holdfast's (row F1); `folder` is the kind's, of `deploy/`."""
@@ -117,6 +132,11 @@ async def given_to_holdfast(kube: Kube, folder: str) -> AsyncIterator[None]:
         for document in reversed(documents):
             key = (document["apiVersion"], document["kind"], document["metadata"]["name"])
             await kube.delete(*key, uid=(await kube.get(*key))["metadata"]["uid"])
+
+
+def document(suite: str) -> Path:
+    """Return the page that shows what was changed in a published suite file."""
+    return Path(f"docs/reference/{suite}.md")
 
 
 def judge(specs: Sequence[Spec], deviations: Collection[str], name: str = "") -> None:
@@ -142,6 +162,18 @@ async def tag_image(stack: Stack) -> None:
     )
 
 
+async def import_image(stack: Stack, directory: Path, tag: str, files: Mapping[str, bytes]) -> None:
+    """Give the real node an image of busybox and these programs, each in `/bin`."""
+    busybox = find_static_busybox()
+    assert busybox is not None, "the real node has one"
+    layer, archive = io.BytesIO(), directory / "image.tar"
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        for name, content in files.items():
+            add(tar, f"bin/{name}", content, 0o755)
+    write_images(archive, [Image(tag, ["sh"], [base_layer(busybox), layer.getvalue()])])
+    await asyncio.to_thread(import_images, RealNode(stack.directory), stack.binary("ctr"), archive)
+
+
 async def place(kube: Kube, *, real: bool) -> None:
     """Have pods go to the real node alone, or to the fake ones alone, which have GPUs."""
     for node in (await kube.list("v1", "Node"))["items"]:
@@ -151,6 +183,12 @@ async def place(kube: Kube, *, real: bool) -> None:
         if not is_real:
             gpus = {"nvidia.com/gpu": str(GPUS)}
             await _patched(kube, name, uid, {"status": {"capacity": gpus, "allocatable": gpus}}, "status")
+
+
+async def label_real(kube: Kube, labels: Mapping[str, str | None]) -> None:
+    """Set labels of the real node; None takes one off."""
+    uid = (await kube.get("v1", "Node", "real"))["metadata"]["uid"]
+    await _patched(kube, "real", uid, {"metadata": {"labels": dict(labels)}})
 
 
 async def _patched(kube: Kube, name: str, uid: str, patch: Json, subresource: str = "") -> None:
@@ -229,3 +267,9 @@ async def _mounted(kube: Kube) -> None:
         for name, content in (found.get("data") or {}).items():
             (_CERTIFICATES / name).write_bytes(base64.b64decode(content))
         await asyncio.sleep(0.5)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        before, _, _ = document(name).read_text().partition("```diff\n")
+        document(name).write_text(f"{before}```diff\n{difference(name)}\n```\n")

@@ -9,7 +9,6 @@ they are connected to Holdfast is `local/build/jobset-suite/suite_test.go` (`doc
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,9 +16,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.local import Stack
-from holdfast.local.programs.gobuild import specs_folder
-from holdfast.local.programs.tools import SUITE_FILE, TOOLS
-from holdfast.local.system.paths import PACKAGE
 from holdfast.names import MANAGED_BY
 from tests.e2e.ground.site import Site, executable, open_site
 from tests.e2e.peers import suite
@@ -45,7 +41,6 @@ DEVIATIONS = {
     "dynamic horizontal pod scaling propagates parallelism and completions to child jobs",
 }
 """Specs that Holdfast does not pass, by decision record 0102."""
-DOCUMENT = Path("docs/reference/jobset-suite.md")
 
 
 @pytest.fixture
@@ -87,18 +82,4 @@ async def test_F16_jobsets_own_specs(site: Site, tmp_path: Path):
 
 
 def test_its_suite_file_differs_from_the_published_one_as_the_document_says():
-    assert difference() in DOCUMENT.read_text(), "python -m tests.e2e.peers.test_jobset_suite"
-
-
-def difference() -> str:
-    """Return what was changed in the suite file, as `diff -u` shows it."""
-    published = specs_folder(TOOLS[SUITE]) / SUITE_FILE
-    ours = PACKAGE / "build" / SUITE / SUITE_FILE
-    before, after = (one.read_text().splitlines() for one in (published, ours))
-    lines = difflib.unified_diff(before, after, "published", "ours", lineterm="")
-    return "\n".join(line.rstrip() for line in lines)
-
-
-if __name__ == "__main__":
-    before, _, _ = DOCUMENT.read_text().partition("```diff\n")
-    DOCUMENT.write_text(f"{before}```diff\n{difference()}\n```\n")
+    assert suite.difference(SUITE) in suite.document(SUITE).read_text(), f"python -m tests.e2e.peers.suite {SUITE}"
