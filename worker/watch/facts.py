@@ -27,7 +27,9 @@ class Urgency(IntEnum):
     """Ready, healthy again, all pods ended, or the end of the last pod that still ran after success."""
     SETTLE = 2
     """A pod is gone: its controller may be replacing it right now."""
-    LAZY = 3
+    LATER = 3
+    """All copies of a component are active: mostly they are ready a moment later, which carries it."""
+    LAZY = 4
     """Admitted, one component of several complete, or a few more copies: a later change mostly carries it."""
 
 
@@ -37,6 +39,7 @@ DELAYS: Final[dict[Urgency, float]] = {
     Urgency.URGENT: 0.1,
     Urgency.SOON: 0.3,
     Urgency.SETTLE: 1.0,
+    Urgency.LATER: 5.0,
     Urgency.LAZY: 45.0,
 }
 """Seconds from the first sight of a change to its signal, during which further changes join it."""
@@ -97,6 +100,9 @@ class Facts:
     asked: str = ""
     """The request of its custom resource, if it has one: its generation, except the first (row F7)."""
 
+    active: tuple[str, ...] = ()
+    """Components whose copies are all active, and not yet ready: a JobSet's status shows it (row F16)."""
+
     @property
     def blank(self) -> bool:
         """Whether a workflow that has just created everything knows this already."""
@@ -131,7 +137,7 @@ class Facts:
         said = astuple(self)
         later = (bool(self.up), bool(self.done), self.awake, bool(self.resumed), bool(self.made), bool(self.stuck))
         later += (bool(self.waiting), bool(self.scaled), bool(self.unserved), bool(self.foreign))
-        later += (bool(self.asked),)
+        later += (bool(self.asked), bool(self.active))
         kept = max((place + 1 for place, says in enumerate(later) if says), default=0)
         said = said[: len(said) - len(later) + kept]
         return hashlib.blake2b(repr(said).encode(), digest_size=DIGEST_BYTES).digest()
@@ -173,7 +179,13 @@ def facts_of(observation: Observation, made: Collection[str] = (), resumed: int 
         unserved=tuple(name for name, view in sorted(observation.components.items()) if view.unserved),
         foreign=tuple(one.partition(" of ")[2] for one in observation.foreign),
         asked=_asked(observation.asked),
+        active=tuple(name for name, view in sorted(observation.components.items()) if _is_active(view)),
     )
+
+
+def _is_active(view: ComponentView) -> bool:
+    copies = view.copies
+    return copies is not None and not view.started and 0 < copies.expected <= copies.active
 
 
 def _asked(asked: Asked | None) -> str:
@@ -254,7 +266,7 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     more_wait = not _groups(now) <= _groups(before)
     if now.orphaned or (before.ready and not now.ready) or more_wait:
         return Urgency.SETTLE
-    return Urgency.LAZY
+    return Urgency.LAZY if set(now.active) <= set(before.active) else Urgency.LATER
 
 
 def _groups(facts: Facts) -> set[tuple[str, ...]]:

@@ -147,7 +147,7 @@ def _conditions(workload: Workload, status: Status) -> list[Json]:
     suspended = status.phase in {Phase.SUSPENDING, Phase.SUSPENDED} or status.reason in _SUSPENSIONS
     if suspended or any(cause.reason in _SUSPENSIONS for cause in status.causes):
         found.append((SUSPENDED if suspended else RESUMED, suspended))
-    found += _restarting(status)
+    found += _restarting(workload, status)
     if status.phase is Phase.SUCCEEDED:
         found.append((COMPLETED, True))
     if status.phase is Phase.FAILED:
@@ -165,12 +165,14 @@ def _conditions(workload: Workload, status: Status) -> list[Json]:
     ]
 
 
-def _restarting(status: Status) -> list[tuple[tuple[str, str, str], bool]]:
+def _restarting(workload: Workload, status: Status) -> list[tuple[tuple[str, str, str], bool]]:
     """Return whether all Jobs are restarting; nothing before their first restart (row J17)."""
     if _restarts(status) <= 0:
         return []
     if status.phase in _RESTARTED:
         return [(_RESTARTED[status.phase], False)]
+    if status.phase is Phase.RESUMING and all(_is_ready(status, one) for one in _replicated_jobs(workload)):
+        return [(_RESTARTED[Phase.RUNNING], False)]
     if status.phase not in {Phase.PENDING, Phase.RESUMING, Phase.RESETTING}:
         return []
     decided = [one.reason for one in status.causes if one.reason in (*_RESTARTS, *_SUSPENSIONS)]
@@ -198,6 +200,12 @@ def _started(status: Status, component: Component) -> bool:
     """Whether all Jobs of a replicated job have started, as the startup policy counts them."""
     found = counts(status, component)
     return found.ready + found.succeeded + found.failed == component.copies
+
+
+def _is_ready(status: Status, component: Component) -> bool:
+    """Whether all Jobs of a replicated job are ready or have succeeded, by their own statuses."""
+    found = counts(status, component)
+    return found.ready + found.succeeded == component.copies
 
 
 def _in_order(workload: Workload) -> bool:

@@ -103,6 +103,29 @@ def test_J17_that_all_are_ready_by_their_own_word_is_news_once(world: World) -> 
     assert world.sent[-1][1].observation.components["workers"].started
 
 
+@pytest.mark.row("F16", level="pure")
+def test_F16_that_all_are_active_is_news_a_moment_later_and_readiness_carries_it(world: World) -> None:
+    world.anchor()
+    attempt(world)
+    for index in range(COPIES):
+        copy(world, index)
+    world.pass_time(60)
+    told = len(world.sent)
+    for index in range(COPIES):
+        copy(world, index, ready=0)
+    world.pass_time(4)
+    assert len(world.sent) == told
+    world.pass_time(2)
+    assert len(world.sent) == told + 1
+    counts = world.sent[-1][1].observation.components["workers"].copies
+    assert counts is not None
+    assert (counts.active, counts.ready) == (COPIES, 0)
+    for index in range(COPIES):
+        copy(world, index, ready=1)
+    world.pass_time(60)
+    assert len(world.sent) == told + 2
+
+
 def test_one_that_goes_is_missing_by_its_name(world: World) -> None:
     running(world)
     copy(world, 7, gone=True)
