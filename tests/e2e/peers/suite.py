@@ -185,6 +185,18 @@ async def place(kube: Kube, *, real: bool) -> None:
             await _patched(kube, name, uid, {"status": {"capacity": gpus, "allocatable": gpus}}, "status")
 
 
+@asynccontextmanager
+async def nodes_kept(kube: Kube) -> AsyncIterator[None]:
+    """Put back afterwards which nodes take pods."""
+    before = (await kube.list("v1", "Node"))["items"]
+    try:
+        yield
+    finally:
+        for node in before:
+            spec = {field: node["spec"].get(field) for field in ("unschedulable", "taints")}
+            await _patched(kube, node["metadata"]["name"], node["metadata"]["uid"], {"spec": spec})
+
+
 async def label_real(kube: Kube, labels: Mapping[str, str | None]) -> None:
     """Set labels of the real node; None takes one off."""
     uid = (await kube.get("v1", "Node", "real"))["metadata"]["uid"]

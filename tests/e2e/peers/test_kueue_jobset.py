@@ -94,7 +94,7 @@ async def real_site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
     async with open_site(stack, tmp_path, prefix="q") as opened:
         await require_real(opened)
         kube = opened.kube
-        async with real_node(stack, alone=True), suite.given_to_holdfast(kube, "jobset"):
+        async with real_node(stack, alone=True), suite.given_to_holdfast(kube, "jobset"), suite.nodes_kept(kube):
             await suite.place(kube, real=True)
             await suite.label_real(kube, {"instance-type": "on-demand"})
             await suite.import_image(stack, tmp_path, IMAGE, {"entrypoint-tester": EXITS_AT_ONCE})
@@ -111,7 +111,12 @@ async def real_site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
 @pytest.mark.row("F8", level="e2e")
 @pytest.mark.row("F16", level="e2e")
 async def test_F16_kueues_own_specs_for_jobsets(real_site: Site, tmp_path: Path):
-    environment = {"HOLDFAST": executable()[0], "KUEUE_LABEL": LABEL, "E2E_TEST_AGNHOST_IMAGE": IMAGE}
+    environment = {
+        "HOLDFAST": executable()[0],
+        "KUEUE_LABEL": LABEL,
+        "E2E_TEST_AGNHOST_IMAGE": IMAGE,
+        "PROJECT_DIR": str(tmp_path / "project"),
+    }
     async with open_kueue(real_site.stack, tmp_path, "kueue-suite", label=LABEL):
         specs = await suite.run(real_site.stack, tmp_path, "jobset", {}, suite=SUITE, env=environment)
     suite.judge(specs, ())
