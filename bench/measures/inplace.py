@@ -18,7 +18,7 @@ from bench.seeing import Json
 from bench.systems.jobset import open_in_place, with_published_agent
 from holdfast import names
 from tests.e2e.entities import elastic
-from tests.e2e.figures.in_place import Processes, in_place, pod_of, token, with_agent
+from tests.e2e.figures.in_place import Processes, in_place, pod_of, token
 from tests.e2e.ground.held import open_real
 from tests.e2e.ground.site import Site, open_site, until
 from tests.e2e.peers.jobset_peer import Peer
@@ -61,7 +61,6 @@ async def _life(site: Site, system: str, pods: int, restarts: int) -> list[dict[
     """Start a workload, and restart it so often; return what each restart took."""
     number = token()
     async with open_real(site) as space:
-        await with_agent(space)
         handle = await space.submit(_document(system, number, pods, restarts))
 
         async def settled(restart: int) -> None:
@@ -151,6 +150,7 @@ def _document(system: str, number: int, pods: int, restarts: int) -> Json:
         return _gang(number, pods, restarts)
     document = in_place("train", number, pods, maxRestarts=restarts)
     if system == IN_PLACE:
+        _use_image(pod_of(document))
         return document
     document["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
     job = document["spec"]["replicatedJobs"][0]["template"]["spec"]
@@ -163,6 +163,13 @@ def _document(system: str, number: int, pods: int, restarts: int) -> Json:
     program.pop("restartPolicyRules")
     program["command"] = ["sh", "-c", f'exec sleep {number}"${names.ENV_ATTEMPT}"']
     return document
+
+
+def _use_image(spec: Json) -> None:
+    """Have an in-place restart agent be that of its image, which is as new as the bench's own stack."""
+    (agent,) = spec["initContainers"]
+    agent["command"] = ["holdfast", "agent", "in-place"]
+    del agent["env"], agent["volumeMounts"], spec["volumes"]
 
 
 def _gang(number: int, pods: int, restarts: int) -> Json:

@@ -1,11 +1,14 @@
 """An image layer with this machine's Python and Holdfast's agent: what a member of a gang needs to run."""
 
+import importlib.util
 import io
+import py_compile
 import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -59,12 +62,9 @@ def python_layer() -> bytes:
         add(tar, f"{HOME}/lib/{_ZIP}", _compiled(standard), 0o644)
         for file in _agent():
             # As files, not in the archive: the agent starts its keeper by the path of its file.
-            add(
-                tar,
-                f"{HOME}/lib/{_VERSION}/site-packages/holdfast/{file.relative_to(_PACKAGE)}",
-                file.read_bytes(),
-                0o644,
-            )
+            place = f"{HOME}/lib/{_VERSION}/site-packages/holdfast/{file.relative_to(_PACKAGE)}"
+            add(tar, place, file.read_bytes(), 0o644)
+            add(tar, importlib.util.cache_from_source(place), _compiled_alone(file, place), 0o644)
         add(tar, "bin/holdfast", _SCRIPT.encode(), 0o755)
     return out.getvalue()
 
@@ -105,6 +105,15 @@ def _compiled(standard: Path) -> bytes:
             elif (entry / "__init__.py").is_file():
                 archive.writepy(str(entry), filterfunc=_kept)
     return out.getvalue()
+
+
+def _compiled_alone(file: Path, place: str) -> bytes:
+    """Return a module compiled for its place in the image, so that no start of an agent compiles it."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "compiled.pyc"
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(file), str(target), dfile=place, doraise=True, invalidation_mode=mode)
+        return target.read_bytes()
 
 
 def _kept(path: str) -> bool:
