@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,8 +37,8 @@ def mark(log: Path) -> Mark:
 
 
 def whole(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a log's lines, but not one that is still being written."""
-    return (line for line in lines if line.endswith(b"\n"))
+    """Yield a log's lines up to one that is still being written: its rest must not be taken for a line."""
+    return takewhile(lambda line: line.endswith(b"\n"), lines)
 
 
 class AuditLog:

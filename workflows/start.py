@@ -19,7 +19,6 @@ from temporalio.common import (
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
 from holdfast.model.words import counted
-from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import WISHES
 from holdfast.workflows import patches
 
@@ -33,7 +32,9 @@ def stamped(workload: Workload) -> Workload:
     never submits a custom resource, whatever the document says, so `source.generation` and `source.by` are cleared.
     """
     source = workload.source.model_copy(update={"generation": None, "by": ""})
-    return workload.model_copy(update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC), "source": source})
+    return workload.started_only().model_copy(
+        update={"uid": str(uuid.uuid4()), "submitted_at": datetime.now(UTC), "source": source}
+    )
 
 
 def options(workload: Workload, *, again: bool) -> dict[str, Any]:
@@ -106,15 +107,12 @@ def readable_by(release: str, workload: Workload) -> Workload:
     """
     if not release:
         return workload
-    earliest, changed = patches.release(release), dict[str, object]()
+    earliest = patches.release(release)
     if earliest < patches.release("0.3"):
-        changed["components"] = tuple(
-            one.model_copy(update={"after": tuple(edit(after, created_suspended=True) for after in one.after)})
-            for one in workload.components
-        )
+        workload = workload.started_only()
     if earliest < patches.release("0.2"):
-        changed["source"] = workload.source.model_copy(update={"labels": {}})
-    return workload.model_copy(update=changed)
+        workload = workload.model_copy(update={"source": workload.source.model_copy(update={"labels": {}})})
+    return workload
 
 
 def search_attributes(workload: Workload) -> TypedSearchAttributes:

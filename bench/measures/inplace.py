@@ -61,6 +61,7 @@ async def _life(site: Site, system: str, pods: int, restarts: int) -> list[dict[
     """Start a workload, and restart it so often; return what each restart took."""
     number = token()
     async with open_real(site) as space:
+        begun = time.monotonic()
         handle = await space.submit(_document(system, number, pods, restarts))
 
         async def settled(restart: int) -> None:
@@ -72,6 +73,7 @@ async def _life(site: Site, system: str, pods: int, restarts: int) -> list[dict[
             number,
             pods,
             attempts[system],
+            begun=begun,
             settled=settled,
             listed=lambda: site.objects("v1", "Pod", space.namespace),
             in_place=system != RECREATED,
@@ -85,11 +87,13 @@ async def _published(ground: Ground, folder: str, *, pods: int) -> list[dict[str
         document = with_published_agent(in_place("train", number, pods, maxRestarts=restarts), "train")
         (program,) = pod_of(document)["containers"]
         program["command"] = _sleep(number)
+        begun = time.monotonic()
         await peer.create(document)
         return await _restarted(
             number,
             pods,
             [0] * (restarts + 1),
+            begun=begun,
             settled=partial(_until_restarts, peer),
             listed=lambda: peer.listed("v1", "Pod", "train"),
         )
@@ -109,6 +113,7 @@ async def _restarted(
     pods: int,
     attempts: Sequence[int],
     *,
+    begun: float,
     settled: Callable[[int], Awaitable[None]],
     listed: Callable[[], Awaitable[list[Json]]],
     in_place: bool = True,
@@ -119,12 +124,12 @@ async def _restarted(
         number: By which the programs are known.
         pods: How many there are.
         attempts: What the programs call their attempts, from the first.
+        begun: When it was submitted.
         settled: Waits until the system says that so many restarts are over.
         listed: Returns the pods.
         in_place: Whether the pods are to be the same: one that was replaced is no figure of it.
     """
     programs, found = Processes(number), list[dict[str, float]]()
-    begun = time.monotonic()
     await programs.run(attempts[0], pods, PATIENCE)
     started = time.monotonic() - begun
     await settled(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.audit import AuditLog, Mark, sorts
+from bench.audit import AuditLog, Mark, sorts, whole
 
 
 def test_a_line_that_is_still_being_written_is_left_for_the_next_look(tmp_path: Path):
@@ -20,6 +20,11 @@ def test_a_line_that_is_still_being_written_is_left_for_the_next_look(tmp_path: 
     assert list(log.since(begun)) == []
     log.path.write_text(first + second)
     assert [each["auditID"] for each in log.since(begun)] == ["b"]
+
+
+def test_the_rest_of_a_line_is_not_taken_for_a_line():
+    """A file that is read on past its end goes on with what was written meanwhile."""
+    assert list(whole([b'{"a": 1}\n', b'{"b"', b": 2}\n"])) == [b'{"a": 1}\n']
 
 
 def test_each_request_is_of_one_sort():

@@ -124,6 +124,7 @@ class Facts:
             or self.scaled
             or self.unserved
             or self.foreign
+            or self.active
         )
 
     @property

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -440,6 +440,14 @@ class Workload(Model):
         """The labels by which `list` selects it: its own and those of its document (row E3)."""
         return {**self.labels, **self.source.labels}
 
+    def started_only(self) -> Self:
+        """Return it without the order in which it is created while it begins suspended: a client's never begins so."""
+        components = tuple(
+            one.model_copy(update={"after": tuple(wait.model_copy(update=_AT_THE_START) for wait in one.after)})
+            for one in self.components
+        )
+        return self.model_copy(update={"components": components})
+
     def spec_hash(self) -> str:
         """Return a digest of the requested spec, without the identity of the request (uid, submitted_at)."""
         # A workload from before this field existed has the same digest.
@@ -449,7 +457,7 @@ class Workload(Model):
         # The grace itself already shows that the document sets its failure grace.
         # The object that represents it in the cluster, that object's creator and its labels do not matter either.
         exclude = {**left_out, "policy": {"own_failure_grace"}, "source": {"generation", "by", "labels"}}
-        return _digest(self.model_dump(mode="json", exclude=exclude))
+        return _digest(self.started_only().model_dump(mode="json", exclude=exclude))
 
     def body_hashes(self) -> dict[str, str]:
         """For each component, a digest of what a resumption in place cannot change (row J14)."""
@@ -497,6 +505,7 @@ def _at(document: Any, path: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {}
 
 
+_AT_THE_START: Final = {"created_suspended": True}
 _LIFECYCLE: TypeAdapter[Lifecycle] = TypeAdapter(Lifecycle)
 
 

@@ -541,7 +541,8 @@ def _report(spec: Workload, state: State, decision: Decision, now: datetime) -> 
     if last is not None and told.phase is last.phase and not says_another_reason(state, told, last):
         if state.outcome is Phase.SUCCEEDED and quota_in(last) and not quota_in(told):
             return Run(OperationKind.REPORT, "telling the cluster: its last pod has ended, and it holds no quota")
-        if shows_copies(spec) and landmarks(told) != landmarks(last):
+        begun = state.shows_waits
+        if shows_copies(spec) and landmarks(told, all_active=begun) != landmarks(last, all_active=begun):
             return Run(OperationKind.REPORT, "telling the cluster how its Jobs stand")
         if overrun_in(told) != overrun_in(last):
             return Run(OperationKind.REPORT, "telling the cluster whether it asks for more pods than its quota is for")

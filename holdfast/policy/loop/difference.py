@@ -55,6 +55,7 @@ def changes(current: Workload, wanted: Workload) -> Changes:
         current: The workload in force, with its policy in force.
         wanted: The workload as its document now says.
     """
+    current, wanted = current.started_only(), wanted.started_only()
     differences = tuple(differing_fields(_document(current), _document(wanted)))
     if not differences:
         return Changes((), ())

@@ -201,10 +201,14 @@ def shows_copies(spec: Workload) -> bool:
     return spec.source.generation is not None and any(one.copies is not None for one in spec.components)
 
 
-def landmarks(report: Report) -> tuple[object, ...]:
+def landmarks(report: Report, *, all_active: bool = True) -> tuple[object, ...]:
     """Return what others decide by in the counts of copies: the status is reported again once it differs (row F16).
 
     Other counts wait for the next report: hundreds of Jobs would have the status written hundreds of times.
+
+    Args:
+        report: The status.
+        all_active: Whether it counts that all have begun; runs of earlier releases do not count it.
     """
     each = (
         (
@@ -214,6 +218,7 @@ def landmarks(report: Report) -> tuple[object, ...]:
             one.failed,
             bool(one.active),
             bool(one.suspended),
+            all_active and one.active + one.succeeded + one.failed >= one.expected,
         )
         for name, one in sorted(report.copies.items())
     )

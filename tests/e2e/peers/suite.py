@@ -180,21 +180,24 @@ async def place(kube: Kube, *, real: bool) -> None:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]
         is_real = name == "real"
         await _patched(kube, name, uid, {"spec": {"unschedulable": is_real is not real, "taints": None}})
-        if not is_real:
+        if not real and not is_real:
             gpus = {"nvidia.com/gpu": str(GPUS)}
             await _patched(kube, name, uid, {"status": {"capacity": gpus, "allocatable": gpus}}, "status")
 
 
 @asynccontextmanager
 async def nodes_kept(kube: Kube) -> AsyncIterator[None]:
-    """Put back afterwards which nodes take pods."""
+    """Put back afterwards which nodes take pods, and how many GPUs they have."""
     before = (await kube.list("v1", "Node"))["items"]
     try:
         yield
     finally:
         for node in before:
+            name, uid = node["metadata"]["name"], node["metadata"]["uid"]
             spec = {field: node["spec"].get(field) for field in ("unschedulable", "taints")}
-            await _patched(kube, node["metadata"]["name"], node["metadata"]["uid"], {"spec": spec})
+            room = {field: node["status"].get(field) for field in ("capacity", "allocatable")}
+            await _patched(kube, name, uid, {"spec": spec})
+            await _patched(kube, name, uid, {"status": room}, "status")
 
 
 async def label_real(kube: Kube, labels: Mapping[str, str | None]) -> None:

@@ -39,7 +39,7 @@ async def site(stack: Stack, tmp_path: Path) -> AsyncIterator[Site]:
     async with open_site(stack, tmp_path, prefix="a") as opened:
         await require_real(opened)
         kube = opened.kube
-        async with real_node(stack, alone=True), suite.given_to_holdfast(kube, "appwrapper"):
+        async with real_node(stack, alone=True), suite.given_to_holdfast(kube, "appwrapper"), suite.nodes_kept(kube):
             await suite.define(kube)
             await until(lambda: _is_free(kube), 90, "the suite's namespace of an earlier test is gone")
             await enable(kube, suite.NAMESPACE, extra_groups=GROUPS)
@@ -75,7 +75,7 @@ async def test_F2_its_specs_for_a_cluster_without_kueue(site: Site, tmp_path: Pa
 @pytest.mark.row("F8", level="e2e")
 async def test_F8_its_specs_for_a_cluster_with_kueue_and_for_its_webhook(site: Site, tmp_path: Path):
     integrations = {
-        "frameworks": [*FRAMEWORKS, "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob"],
+        "frameworks": [*FRAMEWORKS, "kubeflow.org/pytorchjob"],
         "externalFrameworks": list(EXTERNAL_FRAMEWORKS),
     }
     async with open_kueue(site.stack, tmp_path, suite.NAMESPACE, ASKED, integrations=integrations):

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bench.audit import whole
 from holdfast import names
 
 Place = tuple[str, str, str, str]
@@ -174,9 +175,7 @@ class Ledger:
 def read(lines: Iterable[bytes]) -> Ledger:
     """Return what these lines of an audit log tell; reads that found something tell nothing and are not parsed."""
     ledger = Ledger()
-    for line in lines:
-        if not line.endswith(b"\n"):
-            continue  # It is being written.
+    for line in whole(lines):
         if b'"code":404' in line or any(b'"verb":"%s"' % verb.encode() in line for verb in _CHANGES):
             ledger.note(json.loads(line))
     return ledger.settle()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Budget, Component, PodSet, Policy, Rule, Timings, Workload
+from holdfast.model import After, Budget, Component, PodSet, Policy, Rule, StartStatus, Timings, Workload
 from holdfast.policy.loop.change import changed, reconfigured
 from holdfast.policy.loop.difference import ABSENT, HIDDEN, Difference, changes
 from tests.client.conftest import a_workload
@@ -30,6 +30,17 @@ def with_image(image: str, replicas: int = 2, name: str = "main") -> Workload:
 def test_E3_what_belongs_to_a_submission_is_no_difference() -> None:
     there = BEFORE.model_copy(update={"uid": "u-1", "queued": True})
     assert changes(there, BEFORE).differences == ()
+
+
+def test_E3_an_order_that_matters_only_where_it_begins_suspended_is_no_difference() -> None:
+    def waiting(**fields: bool) -> Workload:
+        wait = After(component="driver", status=StartStatus.READY, **fields)
+        (main,) = BEFORE.components
+        return BEFORE.model_copy(update={"components": (main.model_copy(update={"after": (wait,)}),)})
+
+    there, file = waiting(), waiting(created_suspended=False)
+    assert there.spec_hash() == file.spec_hash() != BEFORE.spec_hash()
+    assert changes(there, file).differences == ()
 
 
 def test_E3_waits_and_budgets_differ_field_by_field_and_can_change() -> None:

@@ -25,6 +25,7 @@ def told(**counts: int) -> Report:
     [
         (told(), told(active=1), True),
         (told(active=1), told(active=60, ready=40), False),
+        (told(active=60), told(active=100), True),
         (told(active=100, ready=99), told(active=100, ready=100), True),
         (told(active=90, ready=90, succeeded=10), told(active=80, ready=80, succeeded=20), False),
         (told(active=90, ready=90, succeeded=10), told(active=89, ready=89, succeeded=10, failed=1), True),
