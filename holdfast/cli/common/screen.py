@@ -104,14 +104,17 @@ def _folded(line: str, width: int) -> str:
 
 
 def packed(clauses: Sequence[str], between: str) -> str:
-    """Join clauses into as few lines as there are, each of at most 100 characters if its clauses are that short."""
+    """Join clauses into as few lines as there are, each of at most 100 characters if its clauses are that short.
+
+    At the end of a line only a semicolon stays.
+    """
     lines: list[str] = []
     for clause in clauses:
         if lines and len(lines[-1]) + len(between) + len(clause) <= SENTENCE:
             lines[-1] += between + clause
         else:
-            if lines:
-                lines[-1] += between.rstrip()
+            if lines and between == "; ":
+                lines[-1] += ";"
             lines.append(clause)
     return "\n".join(lines)
 

@@ -138,7 +138,7 @@ async def test_D38_the_api_server_is_asked_with_strict_fields(site: Site, tmp_pa
     good = str(EXAMPLES / "job.yaml")
     code, out, err = await typed(site, "validate", "--server", good, "-n", namespace)
     assert code == 0, out + err
-    assert "valid (by the API server): List sample" in out
+    assert "valid (by the API server): sample" in out
     assert "not checked: quotas" in out
     for what, instead, path in (
         ("parallelism:", "paralelism:", "spec.paralelism"),

@@ -150,5 +150,5 @@ def test_a_forced_removal_that_is_not_under_way_yet_is_told_without_a_time():
     life = moment("forcing")
     told = explain_of(life.spec, edit(life.state, operation=None), life.now)
     assert [(each.at, each.what) for each in told.next] == [
-        (life.now, "once gone: its quota is released, and it waits for resume")
+        (life.now, "once all is gone: the workload's quota is released, and the workload waits for resume")
     ]
