@@ -43,7 +43,7 @@ NAMESPACE, CLUSTER = "research", "dev"
 """The names that the pages use for the namespace and the cluster of whoever reads them."""
 _CHANGES = (
     # Whichever is seen first of a Job that fails and of its pod decides.
-    (re.compile(r"\S+: BackoffLimitExceeded: .*; Job failed: pod (\S+) failed, exit (\d+), on"), r"\1 exited \2 on"),
+    (re.compile(r"\S+: BackoffLimitExceeded: .*; pod (\S+) exited (\d+) on"), r"\1 exited \2 on"),
     (re.compile(r"rule failed-(pods|component)"), "rule"),
     (re.compile(r"\bfake-\d+\b"), "NODE"),
     (re.compile(r"\b\d+ objects? left: .*"), "what is left"),

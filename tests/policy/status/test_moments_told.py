@@ -190,14 +190,14 @@ TOLD = {
     """,
     "resetting": """
         Resetting 1 -> 2
-        why train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
+        why train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)
         now deleting attempt 1
         next +600 forceful deletion, unless all is gone by then
         next +600 once all is gone: retry pause 1m30s, then attempt 2
     """,
     "pausing": """
         Resetting 1 -> 2
-        why train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
+        why train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)
         now pausing before the next attempt; its quota is kept
         next +60 retry pause
         next +60 attempt 2 is created
@@ -272,15 +272,15 @@ TOLD = {
     "failed": """
         Failed 4 -> None
         why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
-        Job failed: pod train-0 failed, exit 1, on node-7
+        pod train-0 exited 1 on node-7
         now restart budget is used up (3 of 3): train: BackoffLimitExceeded;
-        Job failed: pod train-0 failed, exit 1, on node-7
+        pod train-0 exited 1 on node-7
         unblock `holdfast retry default/train-llm` starts it again once this run has ended
     """,
     "failed and kept": """
         Failed 4 -> None
         why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
-        Job failed: pod train-0 failed, exit 1, on node-7
+        pod train-0 exited 1 on node-7
         now it has failed; its resources are kept
         next +3510 deletion-on-failure grace ends, then its resources are removed
         unblock `holdfast retry default/train-llm` begins anew with its budgets renewed;
