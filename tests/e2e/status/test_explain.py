@@ -220,7 +220,7 @@ async def test_U11_explain_is_true_of_what_waits_for_the_cluster(space: Space):
             r"2 of 2 pods were not created in time \(rule late-pods\)",
             "0 of 2 pods running",
             ("failure grace: ", r"reset \(restart 1 of 3\), then attempt 2"),
-            "the quota",
+            "quota, webhook or right",
         ),
     )
     await assert_says(
