@@ -139,23 +139,22 @@ def keywords(columns: Mapping[str, str]) -> TypedSearchAttributes:
 
 
 def summary(workload: Workload) -> str:
-    """Say in one line what it is: `AppWrapper train-llm: Job x64 pods in ns research on cluster dev`."""
-    what = contents(workload)
-    pods = workload.expected_pods
-    size = f" x{counted(pods, 'pod')}" if pods else ""
-    text = (
-        f"{workload.source.kind} {workload.name}: {what}{size} in ns {workload.namespace} on cluster {workload.cluster}"
-    )
+    """Say in one line what it is: `AppWrapper train-llm: 1 Job, 64 pods, in namespace research on cluster dev`."""
+    pods, kind = workload.expected_pods, workload.source.kind
+    named = workload.name if kind == "List" else f"{kind} {workload.name}"
+    size = f", {counted(pods, 'pod')}" if pods else ""
+    where = f"in namespace {workload.namespace} on cluster {workload.cluster}"
+    text = f"{named}: {contents(workload)}{size}, {where}"
     encoded = text.encode()
     return text if len(encoded) <= _SUMMARY_BYTES else encoded[: _SUMMARY_BYTES - 3].decode(errors="ignore") + "..."
 
 
 def contents(workload: Workload) -> str:
-    """List the kinds of its components, with their numbers: `Service, 4 Jobs`."""
+    """List the kinds of its components, with their numbers: `1 Service, 4 Jobs`."""
     kinds = Counter[str]()
     for component in workload.components:
         kinds[str(component.template["kind"])] += 1 if component.copies is None else component.copies
-    return ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in kinds.items())
+    return ", ".join(counted(count, kind) for kind, count in kinds.items())
 
 
 def details(workload: Workload) -> str:

@@ -84,7 +84,7 @@ app = typer.Typer(
     help="Keeps Kubernetes workloads going: each is one durable Temporal workflow.",
     epilog="Exit codes: 0 done; 1 the workload failed; 2 wrong usage, or refused; 3 Temporal or Kubernetes cannot be "
     "reached; 4 not done within --timeout.\n\n"
-    "As in kubectl: get is list or status, describe is explain, delete is cancel.",
+    "For users of kubectl: get is list or status, describe is explain, delete is cancel.",
 )
 
 

@@ -54,7 +54,10 @@ def abandoned(word: str) -> str:
     Args:
         word: How it was ended: `terminated`, `timed out`, `cancelled`.
     """
-    return f"its workflow was {word} from outside; its pods may still run, unwatched: `holdfast sweep` removes them"
+    return (
+        f"its workflow was {word} in Temporal; its pods may still run, and nothing restarts them: "
+        "`holdfast sweep` removes them"
+    )
 
 
 def _texts(labels: object) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -61,17 +62,19 @@ class Death(Payload):
     time: Time
 
     def sentence(self) -> str:
-        """Describe the death in one line: `Job failed: pod train-5c49b OOMKilled, exit 137, on node-7`."""
-        text = f"{self.kind or 'component'} failed: pod {self.pod} {_died(self.reason)}"
-        if self.exit_code is not None:
-            text += f", exit {self.exit_code}"
+        """Describe the death in one line: `pod train-5c49b exited 137 (OOMKilled) on node-7`."""
+        text = f"pod {self.pod}{_ended(() if self.exit_code is None else (self.exit_code,), self.reason) or ' failed'}"
         if self.node:
-            text += f", on {self.node}"
+            text += f" on {self.node}"
         return f"{text}: {self.message}" if self.message else text
 
 
-def _died(reason: str) -> str:
-    return "failed" if reason in {"", "Error"} else reason
+def _ended(codes: Sequence[int], reason: str) -> str:
+    """Say how a pod ended, after its name: ` exited 137 (OOMKilled)`, `: Evicted`; empty if nothing is known."""
+    told = reason if reason != "Error" else ""
+    if codes:
+        return f" exited {' and '.join(map(str, codes))}{f' ({told})' if told else ''}"
+    return f": {told}" if told else ""
 
 
 class Failure(Payload):
@@ -128,9 +131,7 @@ class Failure(Payload):
             text += f": {self.reason}{f': {self.message}' if self.message else ''}"
             return f"{text}; {self.death.sentence()}"
         if self.codes:
-            text += f" exited {' and '.join(map(str, self.codes))}"
-            if self.reason and self.reason != "Error":
-                text += f" ({self.reason})"
+            text += _ended(self.codes, self.reason)
         else:
             text = f"{who}: {self.reason}" if who else self.reason
         if self.node:

@@ -143,8 +143,9 @@ def _fail(world: World, what: Fail, component: str | None) -> str:
     if not chosen:
         return "nothing runs that could fail"
     where = f" on {what.node}" if what.node else ""
-    how = what.pod_reason or what.disruption or f"exit code {what.exit_code} ({what.reason})"
-    said = f"{_names(chosen)} failed: {how}{where}"
+    reason = f" ({what.reason})" if what.reason != "Error" else ""
+    by_others = what.pod_reason or what.disruption
+    said = f"{_names(chosen)}{f' failed: {by_others}' if by_others else f' exited {what.exit_code}{reason}'}{where}"
     for pod in chosen:
         world.end(pod, what)
     in_place = [pod for pod in chosen if pod.state is PodState.RUNNING and pod.deleting is None]

@@ -59,7 +59,7 @@ def test_several_documents_are_a_list(tmp_path: Path) -> None:
 
 def test_a_dry_run_says_in_words_what_would_start() -> None:
     result = run("submit", str(JOB), "--dry-run")
-    assert result.stdout == "would start: AppWrapper sample-job: Job x2 pods in ns default on cluster dev\n"
+    assert result.stdout == "would start: AppWrapper sample-job: 1 Job, 2 pods, in namespace default on cluster dev\n"
 
 
 def test_standard_input_and_another_name() -> None:
@@ -92,7 +92,7 @@ def test_D38_validate_says_that_it_checked_the_structure_alone_and_how_the_rest_
     odd.write_text(text.replace("parallelism:", "paralelism:").replace("image:", "imag:"))
     result = run("validate", str(odd))
     assert result.exit_code == 0, result.output
-    assert "valid (structure only): List sample" in result.stdout
+    assert "valid (structure only): sample" in result.stdout
     assert "not checked: fields that only Kubernetes knows" in result.stdout
     assert "holdfast validate --server" in result.stdout
     (document,) = json.loads(run("validate", str(odd), "-o", "json").stdout)

@@ -29,12 +29,12 @@ def test_a_timeline_a_person_reads(script: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     for line in (
-        "+10m Running 1 restart 0 of 2 ! sample-job-0 failed: exit code 137 (OOMKilled) on node-7",
-        "+10m5s Resetting 1 restart 1 of 2 . retry pause until +10m10s",
+        "+10m Running 1 restart: 0 of 2 ! sample-job-0 exited 137 (OOMKilled) on node-7",
+        "+10m5s Resetting 1 restart: 1 of 2 . retry pause until +10m10s",
         "outcome Succeeded (Completed: all components are complete)",
-        "restarts 1 (1 charged to a budget, 0 to none)",
+        "restarts 1 (1 charged, 0 uncharged)",
         "not running 25s (Starting and Resuming 20s, Resetting 5s)",
-        "retry pause 1 +10m5s +10m10s fell due",
+        "retry pause 1 +10m5s +10m10s reached",
     ):
         assert line in lines, result.stdout
 

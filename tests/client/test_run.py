@@ -155,7 +155,7 @@ async def test_a_policy_change_is_answered(
 async def test_a_workflow_ended_from_outside_is_said_so(holdfast: Holdfast, workload: Workload) -> None:
     run = await holdfast.submit(workload)
     await run.handle.terminate("for the test")
-    with pytest.raises(HoldfastError, match="terminated from outside"):
+    with pytest.raises(HoldfastError, match="terminated in Temporal"):
         await run.result()
 
 

@@ -47,7 +47,7 @@ async def test_a_start_tells_temporal_who_it_is(holdfast: Holdfast, workload: Wo
     assert columns.get(SearchAttributeKey.for_keyword(names.SA_NAME)) == workload.name
     assert columns.get(SearchAttributeKey.for_int(names.SA_ATTEMPT)) == 0
     assert await description.static_summary() == (
-        f"AppWrapper {workload.name}: Job x2 pods in ns research on cluster dev"
+        f"AppWrapper {workload.name}: 1 Job, 2 pods, in namespace research on cluster dev"
     )
     assert "holdfast explain" in (await description.static_details() or "")
     submitted = await run.submitted()
@@ -165,9 +165,9 @@ def test_the_document_is_plain_json_and_reads_back(workload: Workload) -> None:
 
 
 def test_a_summary_counts_kinds() -> None:
-    assert summary(a_workload(name="x")) == "AppWrapper x: Job x2 pods in ns research on cluster dev"
+    assert summary(a_workload(name="x")) == "AppWrapper x: 1 Job, 2 pods, in namespace research on cluster dev"
     several = reader.read(manifest("y", replicated("driver"), replicated("workers", replicas=5, pods=2)), cluster="dev")
-    assert summary(several) == "JobSet y: Service, 6 Jobs x11 pods in ns default on cluster dev"
+    assert summary(several) == "JobSet y: 1 Service, 6 Jobs, 11 pods, in namespace default on cluster dev"
 
 
 def _no_ttl(workload: Workload) -> object:

@@ -120,7 +120,7 @@ def state_from(nodes: list[dict[str, Any]], cluster: str, uid: str, now: datetim
         cluster_uid=uid,
         last=len(wipes),
         pending=wipes,
-        quarantined={wipe.node: Quarantine(since=now, why=f"to be wiped: {_FOUND}") for wipe in wipes},
+        quarantined={wipe.node: Quarantine(since=now, why=f"waits for wipe: {_FOUND}") for wipe in wipes},
     )
 
 

@@ -34,7 +34,7 @@ def doctor(
     context: Context = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Check connections, versions, rights, types, search attributes, workers and trust; say what to do about each."""
+    """Check connections, versions, RBAC, CRDs, search attributes, workers and trust; say what to do about each."""
     from holdfast.cli.cluster import checks, trust
     from holdfast.cli.cluster.about import versions
 

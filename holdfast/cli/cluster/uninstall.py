@@ -48,7 +48,7 @@ def uninstall(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Remove Holdfast from a cluster: workloads, its marks on nodes, policies, rights and kinds, in this order.
+    """Remove Holdfast from a cluster: workloads, its marks on nodes, policies, RBAC and CRDs, in this order.
 
     If interrupted, run it again to continue. Histories stay in Temporal.
     """

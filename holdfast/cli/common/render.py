@@ -14,6 +14,8 @@ from holdfast.client.views import ExplanationView, StatusView, abnormal, restart
 from holdfast.model import (
     BudgetStatus,
     Cause,
+    Condition,
+    ConditionType,
     Deadline,
     Explanation,
     Phase,
@@ -26,9 +28,11 @@ from holdfast.model.quantity import format_bytes
 from holdfast.model.words import counted
 
 _LABEL: Final = 11
-_UNVERIFIED: Final = "not verified (not submitted by kubectl)"
+UNVERIFIED: Final = "unknown (submitted through Temporal)"
 _NEXT_STALE: Final = "nothing happens until a worker answers"
-_IDLE: Final = "nothing acts on this until a worker answers"
+_IDLE: Final = "Holdfast acts on this once a worker answers"
+_PHASES_REASON: Final = {ConditionType.QUOTA_RESERVED, ConditionType.RESOURCES_DEPLOYED, ConditionType.SUBMITTED}
+"""Conditions that have the phase's reason, which says nothing about them."""
 _ADMITS: Final = {Reason.QUEUED: "its queue", Reason.BLOCKED: "its graph"}
 
 
@@ -98,15 +102,19 @@ def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "", *, count
         coming: The deadlines; those of one time follow from each other.
         now: The time of the command.
         why: What has been said before, and is not repeated.
-        counted_down: Whether to say how soon each is due.
+        counted_down: Whether to say how soon each is due; if not, what is past is overdue.
     """
     parts: list[str] = []
     before: datetime | None = None
     for each in coming:
         name, _, cause = each.what.removeprefix("then, ").removeprefix("then ").partition(": ")
-        name += " ends" if name.endswith(("grace", "pause")) or name.startswith("wait in queue") else ""
+        overdue = not counted_down and each.at <= now and each.at != before
+        spans = name.endswith(("grace", "pause")) or name.startswith("wait in queue")
+        name += " ends" if spans and not overdue else ""
         what = name if not cause or cause in why else f"{name}: {cause}"
-        if each.at != before:
+        if overdue:
+            parts.append(f"overdue since {_clock(each.at, now)} ({ago(each.at, now)}): {what}")
+        elif each.at != before:
             near = f" (in {age(each.at - now)})" if counted_down and each.at > now else ""
             parts.append(f"{_clock(each.at, now)}{near} {what}")
         else:
@@ -172,9 +180,7 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     if view.gang is not None:
         lines.append(_labelled("gang", gang_text.gang(view.gang)))
     for condition in told.conditions if wide else amiss:
-        mark = "yes" if condition.status else "no"
-        note = f": {condition.message}" if condition.message else ""
-        lines.append(_labelled("", f"{condition.type.value} {mark} ({condition.reason.value}){note}"))
+        lines.append(_labelled("", _condition(condition, told)))
     if told.failure is not None and (told.failure.message or told.failure.sentence()) not in told.message:
         lines.append(_labelled("failure", told.failure.sentence()))
     if told.next is not None:
@@ -185,9 +191,18 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     return "\n".join(lines)
 
 
+def _condition(condition: Condition, told: Status) -> str:
+    """Return a condition with its reason, unless that is only the phase's, and with its message."""
+    mark = "yes" if condition.status else "no"
+    own = condition.type not in _PHASES_REASON or condition.reason not in {told.reason, Reason.SUBMITTED}
+    reason = f" ({condition.reason.value})" if own else ""
+    note = f": {condition.message}" if condition.message else ""
+    return f"{condition.type.value} {mark}{reason}{note}"
+
+
 def submitter(by: str) -> str:
-    """Name the user who submitted a workload, as the API server verified it, or say that nobody did (row F13)."""
-    return by or _UNVERIFIED
+    """Name the user who submitted a workload, as the API server verified it, or say that it is unknown (row F13)."""
+    return by or UNVERIFIED
 
 
 def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> str:

@@ -89,29 +89,33 @@ def folded(text: str) -> str:
 
 def _folded(line: str, width: int) -> str:
     indent = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _INDENT), default=0)
-    # A command that fits into a line is not broken.
-    text = _COMMAND.sub(
-        lambda found: found[0].replace(" ", _NO_BREAK) if len(found[0]) < width - indent else found[0], line[indent:]
-    )
-    lines = textwrap.fill(
+    # A command is never broken, so that it can be copied: a long one has a line of its own, from the first column on.
+    text = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), line[indent:])
+    whole = all(len(found) <= width - indent for found in _COMMAND.findall(line))
+    lines = textwrap.wrap(
         text,
         width,
         initial_indent=line[:indent],
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
+        break_long_words=whole,
     )
-    return lines.replace(_NO_BREAK, " ")
+    lines = [each.strip() if len(each) > width and _NO_BREAK in each else each for each in lines]
+    return "\n".join(lines).replace(_NO_BREAK, " ")
 
 
 def packed(clauses: Sequence[str], between: str) -> str:
-    """Join clauses into as few lines as there are, each of at most 100 characters if its clauses are that short."""
+    """Join clauses into as few lines as there are, each of at most 100 characters if its clauses are that short.
+
+    At the end of a line only a semicolon stays.
+    """
     lines: list[str] = []
     for clause in clauses:
         if lines and len(lines[-1]) + len(between) + len(clause) <= SENTENCE:
             lines[-1] += between + clause
         else:
-            if lines:
-                lines[-1] += between.rstrip()
+            if lines and between == "; ":
+                lines[-1] += ";"
             lines.append(clause)
     return "\n".join(lines)
 
@@ -159,10 +163,21 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[
 
 
 def _record(heads: Sequence[str], row: Sequence[str], width: int) -> str:
-    """Return a row as lines: its first two cells, and below them the others, each after its head."""
-    lines = ["  ".join(row[:2]).rstrip()]
-    for part in (f"{head} {cell}".strip() for head, cell in zip(heads[2:], row[2:], strict=True) if cell):
-        if len(lines) > 1 and len(lines[-1]) + 2 + len(part) <= width:
+    """Return a row as lines: its first cell, and the others, each after its head; a mark has none, and stands after it.
+
+    Beside the first cell, which begins the row, stands the second one alone.
+    """
+    parts, mark = list[str](), ""
+    for head, cell in zip(heads[1:], row[1:], strict=True):
+        if not head:
+            mark = cell
+        elif cell:
+            parts.append(" ".join(filter(None, (head, mark, cell))))
+            mark = ""
+    lines = [row[0]]
+    for part in parts:
+        alone = len(lines) == 1 and lines[0] != row[0]
+        if not alone and len(lines[-1]) + 2 + len(part) <= width:
             lines[-1] += f"  {part}"
         else:
             lines.append(f"  {part}")

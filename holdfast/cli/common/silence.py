@@ -23,7 +23,7 @@ ASKED: Final = "what was asked for is recorded, and is carried out once a worker
 BEGUN: Final = "what was submitted is recorded, and begins once a worker answers"
 ONLY_BY_A_WORKER: Final = "nothing is recorded until a worker answers: interrupting this command changes nothing"
 READ: Final = (
-    "this is what was last recorded; pods keep running, and nothing is healed: once a worker answers, "
+    "this is what was last recorded; pods keep running, and failures are not acted on: once a worker answers, "
     "Holdfast acts on what it missed"
 )
 

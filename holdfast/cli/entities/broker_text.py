@@ -15,7 +15,7 @@ from holdfast.policy.entities.broker import name_of
 def shown(told: BrokerStatus, now: datetime) -> str:
     """Describe the status of a broker."""
     broker = told.broker
-    looked = f"looked {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
+    looked = f"last look {age(now - told.looked_at)} ago" if told.looked_at is not None else "not looked yet"
     saves = "saves" if broker.at_once == 1 else "save"
     parts = [
         f"checkpoint broker of {broker.cluster}  cycle {told.cycle}, every {format_duration(broker.every)}, {looked}",

@@ -20,12 +20,12 @@ _WIDTH: Final = 160
 _NAMED: Final = 3
 _ORDER: Final = tuple(ItemPhase)
 _AFTER: Final = {
-    EdgeKind.SUCCESS: "has succeeded",
-    EdgeKind.FAILURE: "has failed",
-    EdgeKind.ANY: "has ended",
-    EdgeKind.CORRESPONDING: "has succeeded, task by task",
+    EdgeKind.SUCCESS: "success",
+    EdgeKind.FAILURE: "failure",
+    EdgeKind.ANY: "any end",
+    EdgeKind.CORRESPONDING: "success, task by task",
 }
-"""What must be true of the node before; a mutex has no order."""
+"""The end of the node before that it comes after; a mutex has no order."""
 
 
 def drawn(told: GraphStatus) -> str:
@@ -48,18 +48,19 @@ def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
         phases_text(told, node),
     ]
     came = [edge for edge in node.after if edge.on is not EdgeKind.MUTEX]
-    shown = [f"{edge.node} {_AFTER[edge.on]}" for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
-    if shown:
-        parts.append(f"after: {', '.join(shown)}")
+    shown = [edge for edge in came if edge.node != above or edge.on is not EdgeKind.SUCCESS]
     apart = [edge.node for edge in node.after if edge.on is EdgeKind.MUTEX]
-    if apart:
-        parts.append(f"never beside {', '.join(apart)}")
     waits = list(dict.fromkeys(told.waits[item] for item in node.items if told.waits.get(item)))
     why = list(dict.fromkeys(told.items[item].why for item in node.items if told.items[item].why))
     if waits:
         parts.append(f"waits for {_listed(waits)}")
     if why:
         parts.append(f"since {_listed(why)}")
+    if shown:
+        also = "also " if above and all(edge.node != above for edge in shown) else ""
+        parts.append(f"{also}after {', '.join(f'{edge.node} ({_AFTER[edge.on]})' for edge in shown)}")
+    if apart:
+        parts.append(f"never beside {', '.join(apart)}")
     return "  ".join(parts)
 
 

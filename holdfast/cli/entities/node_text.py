@@ -44,25 +44,25 @@ def shown(cluster: str, book: NodeBook | None, told: ProvisionerStatus | None, n
             parts.append(table(("NODE", "STATE", "FOR", "REASON"), rows))
     if told is None:
         return "\n\n".join([*parts, "no provisioner: nothing boots, wipes or powers off nodes"])
-    parts.append(told.message)
+    parts.append(told.message.replace("; ", "\n"))
     if told.pending:
         pending = [
             (str(one.number), verb_of(one.action), one.node, age(now - one.at), told.waits[one.number])
             for one in told.pending
         ]
-        parts.append(table(("ID", "PENDING", "NODE", "FOR", "REASON"), pending))
+        parts.append(table(("ID", "PENDING ACTION", "NODE", "FOR", "REASON"), pending))
     if told.quarantined:
         rows = [(node, age(now - one.since), one.why) for node, one in sorted(told.quarantined.items())]
-        parts.append(table(("QUARANTINE", "FOR", "REASON"), rows))
+        parts.append(table(("QUARANTINED NODE", "FOR", "REASON"), rows))
     if told.outcomes:
         ended = [
             (str(one.number), verb_of(one.action), one.node, str(one.result), age(now - one.ended_at), one.said)
             for one in told.outcomes[:10]
         ]
-        parts.append(table(("ID", "ENDED", "NODE", "RESULT", "AGO", "MESSAGE"), ended))
+        parts.append(table(("ID", "ENDED ACTION", "NODE", "RESULT", "AGO", "MESSAGE"), ended))
     return "\n\n".join(parts)
 
 
 def state_of(record: NodeRecord) -> str:
     """Return a node's state for people."""
-    return "Down, to be powered off" if record.word is NodeWord.FENCING else str(record.state)
+    return "Down, waiting for power-off" if record.word is NodeWord.FENCING else str(record.state)

@@ -24,11 +24,14 @@ def shown(told: QueueStatus, now: datetime) -> str:
     if waiting:
         rows = [(str(one.position), _name(one), *_common(one, now), one.why) for one in waiting]
         parts.append(
-            table(("POSITION", "WAITING", "PRIORITY", "AGE", "REQUESTS", "REASON"), rows) + _more(told.waiting, rows)
+            table(("POSITION", "WAITING WORKLOAD", "PRIORITY", "AGE", "REQUESTS", "REASON"), rows)
+            + _more(told.waiting, rows)
         )
     if held:
         rows = [(_name(one), *_common(one, now), one.why) for one in held]
-        parts.append(table(("ADMITTED", "PRIORITY", "AGE", "REQUESTS", "STATUS"), rows) + _more(told.admitted, rows))
+        parts.append(
+            table(("ADMITTED WORKLOAD", "PRIORITY", "AGE", "REQUESTS", "STATUS"), rows) + _more(told.admitted, rows)
+        )
     return "\n\n".join(parts)
 
 

@@ -218,10 +218,16 @@ def _say(answer: Answer[Applied], output: Output, *, dry_run: bool) -> None:
     say(text(answer.value, dry_run=dry_run))
 
 
+def recreated(components: Sequence[str], *, dry_run: bool = False) -> str:
+    """Say which components are made again: `component main and its pods are re-created`."""
+    many = len(components) > 1
+    named = f"component{'s' if many else ''} {', '.join(components)} and {'their' if many else 'its'} pods"
+    return f"{named} {'would be' if dry_run else 'are'} re-created"
+
+
 def text(applied: Applied, *, dry_run: bool) -> str:
     """Return what became of a workload, then the fields that differ, one a line."""
     result = f"would be {applied.result}" if dry_run and applied.result != "unchanged" else applied.result
-    made = "would be re-created with their pods" if dry_run else "re-created with their pods"
-    again = f"; {made}: {', '.join(applied.again)}" if applied.again else ""
+    again = f": {recreated(applied.again, dry_run=dry_run)}" if applied.again else ""
     head = f"{applied.named.namespace}/{applied.named.name} {result}{again}"
     return "\n".join([head, *([listed(applied.differences)] if applied.differences else [])])

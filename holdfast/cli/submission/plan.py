@@ -18,7 +18,7 @@ _SHOWN: Final = 20
 
 
 def agree(workloads: Sequence[Workload], *, plan: bool, yes: bool) -> None:
-    """Say what will be made, where that is due, and on a terminal wait for the user's agreement.
+    """Say what will be submitted, where that is due, and on a terminal wait for the user's agreement.
 
     A script is told on standard error, and not asked.
 
@@ -32,13 +32,14 @@ def agree(workloads: Sequence[Workload], *, plan: bool, yes: bool) -> None:
     """
     if not plan and sum(one.expected_pods for one in workloads) <= MANY_PODS:
         return
-    say(text(workloads), err=True)
-    if not yes and interactive() and not confirmed("Submit?"):
+    asks = not yes and interactive()
+    say(text(workloads, asks=asks), err=True)
+    if asks and not confirmed("Submit?"):
         raise HoldfastError("nothing was submitted")
 
 
-def text(workloads: Sequence[Workload]) -> str:
-    """Return what will be made: a line of totals, then a table with the largest workloads first."""
+def text(workloads: Sequence[Workload], *, asks: bool = False) -> str:
+    """Return what is submitted, or would be if the user agrees: totals, then a table, the largest workloads first."""
     from holdfast.cli.common.render import table
     from holdfast.model.words import counted
     from holdfast.workflows.start import contents
@@ -51,7 +52,7 @@ def text(workloads: Sequence[Workload]) -> str:
         (one.namespace, one.name, f"{one.expected_pods:,}", one.run_as, one.queue, contents(one))
         for one in largest[:_SHOWN]
     ]
-    lines = [f"will make: {total} on cluster {clusters}"]
+    lines = [f"{'to submit' if asks else 'submitting'}: {total} on cluster {clusters}"]
     lines += table(("NAMESPACE", "NAME", "PODS", "ACCOUNT", "QUEUE", "MADE OF"), rows).splitlines()
     if len(largest) > _SHOWN:
         lines.append(f"... and {len(largest) - _SHOWN:,} more")

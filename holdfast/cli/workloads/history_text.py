@@ -24,11 +24,15 @@ def history(life: History) -> str:
     rows += [
         (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}")) for gap in life.gaps
     ]
-    text = table(("TIME (UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
+    text = table(("TIME (UTC)", "ATTEMPT", "IN PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
     parts = [life.phase.value] if life.phase is not None else []
     parts += [counted(life.executions, "attempt"), counted(life.restarts, "restart")]
-    parts += [f"{budget.sentence()} used" for budget in life.budgets]
-    ended = f"over since {instant(life.ended_at)} UTC" if life.ended_at is not None else "its workflow is running"
+    parts += [budget.in_full() for budget in life.budgets]
+    ended = (
+        f"over since {instant(life.ended_at)} UTC"
+        if life.ended_at is not None
+        else "its Temporal workflow is still open"
+    )
     lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"submitter: {submitter(life.by)}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 
@@ -71,7 +75,7 @@ def account(told: Account) -> str:
 
 
 def _good(goodput: float | None) -> str:
-    return f"; goodput {100 * goodput:.1f}%" if goodput is not None else ""
+    return f"; goodput {100 * goodput:.1f}% of the time neither queued nor suspended" if goodput is not None else ""
 
 
 def _time(spent: Mapping[Bucket, int]) -> list[str]:

@@ -46,14 +46,14 @@ class Targets:
 def suspend(
     targets: Targets, selection: Selection, wish: Wish, place: Place = HERE, output: Format = Output.TABLE
 ) -> None:
-    """Remove workloads from the cluster, and keep them for `resume`. A selection is shown first."""
+    """Remove workloads from the cluster, and keep them for `resume`. With a selector, lists the matches and asks."""
     _steer("suspend", targets, selection, wish, place, output)
 
 
 def resume(
     targets: Targets, selection: Selection, wish: Wish, place: Place = HERE, output: Format = Output.TABLE
 ) -> None:
-    """Put suspended or preempted workloads back. A selection is shown first."""
+    """Put suspended or preempted workloads back. With a selector, lists the matches and asks."""
     _steer("resume", targets, selection, wish, place, output)
 
 
@@ -79,7 +79,7 @@ def preempt(
 def cancel(
     targets: Targets, selection: Selection, wish: Wish, place: Place = HERE, output: Format = Output.TABLE
 ) -> None:
-    """End workloads: remove everything, and record the end once it is proven gone. A selection is shown first."""
+    """End workloads: remove all, and record the end once all is gone. With a selector, lists the matches and asks."""
     _steer("cancel", targets, selection, wish, place, output)
 
 

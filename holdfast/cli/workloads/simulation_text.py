@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Final
 
 from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
-from holdfast.model import Phase, format_duration
+from holdfast.model import BudgetStatus, Phase, format_duration
 from holdfast.model.words import counted
 from holdfast.simulation import Entry, EntryKind, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
 _LEGEND = "! something happens   > Holdfast decides   . it waits"
+_SUBMISSION: Final = re.compile(r" \(submission owner-\d+\)")
+"""A submission's id, which is made up here."""
 _INSTANTS = ("forceful deletion", "another round of forceful deletion", "end of the checkpoint")
 """What happens at a deadline; any other deadline ends a span of time."""
 
@@ -25,7 +29,7 @@ def simulation_text(simulation: Simulation) -> str:
         reason = entry.reason if entry.kind is EntryKind.DECISION else reason
         rows.append(_row(entry, reason))
     head = f"{simulation.workload}, under profile {simulation.profile}; times count from the submission"
-    lines = [head, _LEGEND, "", table(("TIME", "PHASE", "ATTEMPT", "BUDGET USED", "", "WHAT"), rows), ""]
+    lines = [head, _LEGEND, "", table(("TIME", "PHASE", "ATTEMPT", "USED OF BUDGET", "", "WHAT"), rows), ""]
     if simulation.truncated:
         lines += [f"broken off after {counted(len(rows), 'line')}: end it sooner with --until", ""]
     if simulation.left_out:
@@ -35,14 +39,18 @@ def simulation_text(simulation: Simulation) -> str:
 
 def _row(entry: Entry, reason: str) -> tuple[str, ...]:
     """Lay out an entry; `reason` is that of the last decision, which its phase results from."""
-    text = " ".join(entry.text.split())
+    text = _SUBMISSION.sub("", " ".join(entry.text.split()))
     if entry.kind is EntryKind.WAIT and entry.until is not None:
         text = _until(text, _at(entry.until))
     elif entry.reason and entry.reason not in text:
         text = f"{text} ({entry.reason})"
-    used = ", ".join(budget.sentence() for budget in entry.budgets)
+    used = _used(entry.budgets)
     phase = phase_word(entry.model_copy(update={"reason": reason}))
     return (_at(entry.at), phase, str(entry.attempt or "-"), used, _MARKS[entry.kind], text)
+
+
+def _used(budgets: Sequence[BudgetStatus]) -> str:
+    return ", ".join(f"{budget.name}: {budget.share()}" for budget in budgets)
 
 
 def _until(text: str, due: str) -> str:
@@ -58,14 +66,14 @@ def _at(span: timedelta) -> str:
 def _summary(summary: Summary) -> list[str]:
     where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {summary.phase.value}"
     why = f" ({summary.reason}: {summary.message})" if summary.message else f" ({summary.reason})"
-    end = "over" if summary.finished else "as far as it was simulated"
-    charged = f"{summary.restarts} ({summary.charged} charged to a budget, {summary.uncharged} to none)"
+    end = ("ended", "at {at}") if summary.finished else ("not over", "at {at}, where the simulation ends")
+    charged = f"{summary.restarts} ({summary.charged} charged, {summary.uncharged} uncharged)"
     rows = [
         ("outcome", f"{where}{why}"),
-        ("end", f"{_at(summary.ended_at)}, {end}"),
+        (end[0], end[1].format(at=_at(summary.ended_at))),
         ("attempts", str(summary.attempts)),
         ("restarts", charged),
-        ("budgets", ", ".join(one.sentence() for one in summary.budgets) + " used" if summary.budgets else "none"),
+        ("budgets", f"{_used(summary.budgets)} used" if summary.budgets else "none"),
         ("running", format_duration(summary.running)),
         ("not running", _lost(summary)),
     ]
@@ -94,7 +102,7 @@ def _deadlines(summary: Summary) -> str:
             str(one.attempt or "-"),
             _at(one.set_at),
             _at(one.due),
-            "fell due" if one.fell_due else "not needed",
+            "reached" if one.fell_due else "not reached",
         )
         for one in summary.deadlines
     ]

@@ -26,6 +26,7 @@ from holdfast.cli.common.options import (
 )
 from holdfast.cli.common.output import dumped, emit
 from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
+from holdfast.cli.submission.apply import recreated
 from holdfast.cli.submission.files import Files, Set, overrides, read_all, read_file
 from holdfast.cli.submission.namespace_check import refuse_closed
 from holdfast.cli.submission.plan import agree
@@ -66,7 +67,7 @@ def submit(
     namespace: Namespace = None,
     again: Annotated[bool, typer.Option("--again", help="Run it once more, where it has run before.")] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show what will be made, and ask, as for more than 100 pods.")
+        bool, typer.Option("--plan", help="Show what will be submitted, then ask, as for more than 100 pods.")
     ] = False,
     yes: Yes = False,
     place: Place = HERE,
@@ -178,7 +179,7 @@ def configure(
     named = Chosen(wanted.namespace, wanted.name)
     changed = with_run(named, place, change, ONLY_BY_A_WORKER)
     where = f"{wanted.namespace}/{wanted.name}"
-    text = f"{where}: re-created with their pods: {', '.join(changed)}" if changed else f"{where}: nothing differs"
+    text = f"{where}: {recreated(changed) if changed else 'nothing differs'}"
     emit({"name": wanted.name, "namespace": wanted.namespace, "changed": list(changed)}, output, lambda: text)
 
 

@@ -146,7 +146,7 @@ class Graph(EntityDocument):
     def summary(self) -> str:
         """The title of its workflow in the Temporal UI."""
         size = f"{counted(len(self.nodes), 'node')}, {counted(len(self.items), 'workload')}"
-        return f"Graph {self.name}: {size} in ns {self.namespace}"
+        return f"Graph {self.name}: {size} in namespace {self.namespace}"
 
     @property
     def columns(self) -> dict[str, str]:

@@ -28,8 +28,18 @@ class BudgetStatus(Payload):
 
     def sentence(self) -> str:
         """Say how much is used: `restart 2 of 3`, or `restart 2 of 3, 1 under way`."""
+        return f"{self.name} {self.share()}"
+
+    def share(self) -> str:
+        """Say how much is used, without its name: `2 of 3`."""
         limit = f" of {self.limit}" if self.limit is not None else ", no limit"
-        return f"{self.name} {self.used}{limit}" + (f", {self.under_way} under way" if self.under_way else "")
+        return f"{self.used}{limit}" + (f", {self.under_way} under way" if self.under_way else "")
+
+    def in_full(self) -> str:
+        """Say how much is used, where nothing around it says what that is: `restart budget 2 of 3 used`."""
+        limit = f" of {self.limit} used" if self.limit is not None else " used, no limit"
+        more = f", {self.under_way} under way" if self.under_way else ""
+        return f"{self.name} budget {self.used}{limit}{more}"
 
 
 class Deadline(Payload):

@@ -58,7 +58,9 @@ def settle(spec: Workload, state: State, now: datetime) -> State:
             why = "; ".join(filter(None, (waits(spec, attempt.waiting), waits_to_return(spec, attempt.parked))))
             return enter(state, Phase.RESUMING, Reason.STARTING, why, now)
         if creating:
-            return enter(state, Phase.RESUMING, Reason.SUBMITTED, "all components exist; its pods are starting", now)
+            return enter(
+                state, Phase.RESUMING, Reason.SUBMITTED, "all components are created; their pods are starting", now
+            )
     if attempt is None or attempt.stage is Stage.GONE:
         if state.outcome is Phase.CANCELLED and state.phase is not Phase.CANCELLED and not state.anchored:
             return enter(state, Phase.CANCELLED, state.reason, state.message, now)

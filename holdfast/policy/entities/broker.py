@@ -143,10 +143,10 @@ def status(state: BrokerState) -> BrokerStatus:
 def _counted(seen: Weighed, waits: int) -> str:
     """Say how many can save, how many are saving, and how many of those that are due must wait."""
     can = counted(seen.running, "workload can save its", "workloads can save their")
-    text = f"{can} state: {counted(seen.saving, 'is', 'are')} saving; "
+    text = f"{can} state; {counted(seen.saving, 'saves', 'save')} now; "
     parts = [f"{counted(seen.due - waits, 'is', 'are')} asked now"] if seen.due > waits else []
-    parts += [f"{counted(waits, 'waits', 'wait')} for a turn"] if waits else []
-    return text + (", ".join(parts) or "none is due")
+    parts += [f"{counted(waits, 'waits for its turn', 'wait for their turn')}"] if waits else []
+    return text + (f"{counted(seen.due, 'is', 'are')} due: {', '.join(parts)}" if parts else "none is due")
 
 
 def details(state: BrokerState) -> str:

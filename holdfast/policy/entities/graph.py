@@ -245,7 +245,7 @@ class _Books:
         ended = good + bad + counts[ItemPhase.CANCELLED]
         waits = f"{other.name} to {_DONE[edge.on]}"
         if total > 1:
-            waits += f" ({ended} of {total} have ended)"
+            waits += f" ({ended} of {total} tasks have ended)"
         match edge.on:
             case EdgeKind.SUCCESS:
                 never = f"{other.name} has not succeeded" if bad + lost else ""

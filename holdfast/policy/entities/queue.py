@@ -370,7 +370,9 @@ def _message(state: QueueState, waiting: Sequence[tuple[str, QueueItem, str]]) -
         kueues = f"; Kueue decides in {shown}, and this queue lets in what is there"
     else:
         kueues = ""
-    return ("nobody waits" if not waiting else f"{len(waiting)} waiting; first in line: {waiting[0][2]}") + kueues
+    return (
+        "nobody waits" if not waiting else f"{len(waiting)} waiting; {_name(waiting[0][1])} is first: {waiting[0][2]}"
+    ) + kueues
 
 
 def details(state: QueueState) -> str:

@@ -144,18 +144,19 @@ def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
 
 
 def without(nodes: Excluded) -> str:
-    """Return where pods will not go: `avoids node-7`, `prefers other nodes to node-8`; empty if anywhere."""
+    """Return where pods will not go: `must avoid node-7`, `avoids node-8 if it can`; empty if anywhere."""
     must = [node.name for node in nodes if node.required]
     may = [node.name for node in nodes if not node.required]
-    parts = [f"avoids {_listed(must)}"] if must else []
-    parts += [f"prefers other nodes to {_listed(may)}"] if may else []
+    parts = [f"must avoid {_listed(must)}"] if must else []
+    parts += [f"avoids {_listed(may)} if it can"] if may else []
     return " and ".join(parts)
 
 
 def in_full(nodes: Excluded) -> str:
     """Return a message on until when each node is avoided, and why."""
     said = [
-        f"{'avoids' if node.required else 'prefers other nodes to'} {node.name} until {_when(node.until)} ({node.why})"
+        f"{'must avoid' if node.required else 'avoids'} {node.name} until {_when(node.until)}"
+        f"{'' if node.required else ' if it can'} ({node.why})"
         for node in sorted(nodes, key=lambda node: not node.required)[:NAMES_TOLD]
     ]
     more = len(nodes) - len(said)

@@ -307,7 +307,7 @@ def _silent(
             return record
         down = _down(record, heard, word, timings, now)
         by_hand = f"if you have cut it: `holdfast node fenced {record.name}`"
-        why = f"{down}; its power is to be off before its pods are replaced (rule fence); {by_hand}"
+        why = f"{down}; its pods are replaced only once its power is off (rule fence); {by_hand}"
         return _enter(edit(record, fencing=now), NodeState.DOWN, NodeWord.FENCING, why, now)
     if word is not NodeWord.NONE and not held and record.word not in {word, NodeWord.LOST}:
         return _enter(record, NodeState.DOWN, word, _down(record, heard, word, timings, now), now)

@@ -38,19 +38,21 @@ def status(state: ProvisionerState, busy: Set[int], now: datetime) -> Provisione
 
 
 def _message(state: ProvisionerState, busy: Set[int]) -> str:
+    """Return what is amiss, then counts, between semicolons: the command line prints one a line."""
     under_way = sum(one.number in busy for one in state.pending)
-    text = f"requests pending: {len(state.pending)}"
     fences = sum(one.fence for one in state.pending)
-    if fences:
-        text += f" ({fences} to power a node off before its pods are replaced)"
-    text += f", under way: {under_way}, ended: {state.done}"
+    waited = f" ({counted(fences, 'is a power-off', 'are power-offs')} that pods wait for)" if fences else ""
+    facts = [
+        f"{service} has not answered since {one.since:%Y-%m-%d %H:%M:%S} UTC"
+        for service, one in sorted(state.away.items())
+    ]
     if state.turned_away:
-        text += f"; requests to power a node off that found no room so far, and are made again: {state.turned_away}"
+        asked = counted(state.turned_away, "power-off that was asked for has", "power-offs that were asked for have")
+        facts.append(f"{asked} found no room so far: asked for again")
+    facts.append(f"requests: {len(state.pending)} pending{waited}, {under_way} under way, {state.done} ended")
     if state.quarantined:
-        text += f"; nodes in quarantine: {len(state.quarantined)}"
-    for service, one in sorted(state.away.items()):
-        text += f"; {service} has not answered since {one.since:%Y-%m-%d %H:%M:%S} UTC"
-    return text
+        facts.append(f"{counted(len(state.quarantined), 'node')} in quarantine")
+    return "; ".join(facts)
 
 
 def _waits(

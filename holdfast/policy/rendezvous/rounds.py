@@ -185,7 +185,7 @@ def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
 
 def _charged(state: GangState, one: MemberRecord, now: datetime) -> GangState:
     """Charge the failure to the member that failed first, and to no other (rows T3-T5)."""
-    limit, why = state.gang.max_restarts, f"{one.join.member} failed: {words(one)}"
+    limit, why = state.gang.max_restarts, f"{one.join.member}: {words(one)}"
     if one.restarts >= limit:
         return closed(state, CloseReason.RESTARTS_EXHAUSTED, f"{why}; {counted(limit, 'restart')} used")
     after = _again(state, why, now)
@@ -307,9 +307,9 @@ def _was_killed(one: WorkerFailure) -> bool:
 
 
 def words(one: MemberRecord) -> str:
-    """Return a text about the decisive failure of a member's workers."""
+    """Return a text about the decisive failure of a member's workers: `local rank 0 exited 3`."""
     first = decisive(one)
-    how = f"signal {first.signal}" if first.signal is not None else f"exit code {first.exit_code}"
+    how = f"was ended by signal {first.signal}" if first.signal is not None else f"exited {first.exit_code}"
     if first.signal is None and first.exit_code is None:
-        how = "it could not be started"
-    return f"worker {first.local_rank}, {how}"
+        how = "could not be started"
+    return f"local rank {first.local_rank} {how}"

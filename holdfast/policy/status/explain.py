@@ -73,22 +73,23 @@ from holdfast.policy.verdicts.walltime import ends_at
 CAUSES_SHOWN = 5
 ENDS = "its walltime is over: its pods get TERM, and KILL after their grace period; it fails"
 _REMEDIES: dict[str, str] = {
-    Reason.PODS_NOT_ADMITTED: "its controllers' Events (kubectl describe) name the quota, webhook or right they lack",
-    Reason.PODS_NOT_RUNNING: "its pods' Events (kubectl describe pod) name the node, volume or image they wait for",
+    Reason.PODS_NOT_ADMITTED: "see its controllers' Events (`kubectl describe`) for a missing quota, webhook or right",
+    Reason.PODS_NOT_RUNNING: "see its pods' Events (`kubectl describe pod`) for a missing node, volume or image",
     Reason.INSUFFICIENT_PODS_READY: "its pods come back if their controller can make them and a node takes them",
 }
 """Where to look, by the reason it is unhealthy: Holdfast cannot know what it waits for."""
 _WAITS_SHOWN = 3
 _STARTS = ("admission grace", "warm-up grace")
 """Begin the waits for pods to start."""
+_SETTLED = {Phase.SUCCEEDED: "it has succeeded", Phase.FAILED: "it has failed"}
 _ENABLE = "`holdfast namespace enable "
 """Stands in a refusal that is about the namespace, which names the whole command."""
-_DESCRIBE = "what that says; more: kubectl -n {ns} describe pod {pod}"
+_DESCRIBE = "see what its pod waits for: `kubectl -n {ns} describe pod {pod}`"
 _UNBLOCKS: dict[str, str] = {
-    UNSCHEDULABLE: "room on nodes that fit, or pods that ask for less: kubectl -n {ns} describe pod {pod}",
-    SCHEDULING_GATED: "whoever set the scheduling gates removes them: kubectl -n {ns} describe pod {pod}",
-    FAILED_CREATE: "the quota, webhook or right that it names: kubectl -n {ns} get events",
-    "ErrImagePull": "the image's name, its registry or its pull secret: kubectl -n {ns} describe pod {pod}",
+    UNSCHEDULABLE: "add nodes that fit, or lower the pods' requests: `kubectl -n {ns} describe pod {pod}`",
+    SCHEDULING_GATED: "whoever set the scheduling gates must remove them: `kubectl -n {ns} describe pod {pod}`",
+    FAILED_CREATE: "correct the quota, webhook or right that it names: `kubectl -n {ns} get events`",
+    "ErrImagePull": "correct the image's name, its registry or its pull secret: `kubectl -n {ns} describe pod {pod}`",
 }
 """What would let pods run, by the reason they wait."""
 
@@ -186,7 +187,7 @@ def _avoided(state: State, now: datetime) -> tuple[ExcludedNode, ...]:
 
 
 def _next_one(state: State, now: datetime, verb: str = "") -> str:
-    """Name the next attempt, what happens to it, and the nodes it will avoid: `attempt 3 (avoids node-7)`."""
+    """Name the next attempt, what happens to it, and the nodes it will avoid: `attempt 3 (must avoid node-7)`."""
     number = state.attempt.number + 1 if state.attempt is not None else 1
     avoided = without(standing(state.excluded, state.policy.exclusion, now))
     return f"attempt {number}{f' ({avoided})' if avoided else ''}{verb}"
@@ -352,7 +353,7 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
     if state.outcome is not None and attempt is not None and attempt.stage is not Stage.GONE:
         until = "" if state.hold_until is not None else " until somebody cancels it"
         kept = ", and its quota is kept: pods of it run on" if still_runs(state) else ""
-        return f"its outcome is settled ({state.outcome.value}); its resources are held{until}{kept}"
+        return f"{_SETTLED.get(state.outcome, 'it is cancelled')}; its resources are kept{until}{kept}"
     return state.message
 
 
@@ -416,15 +417,17 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
             result.append(Deadline(at=at, what="forceful deletion, unless all is gone by then"))
         elif state.operation is not None and state.operation.until is not None:
             at = max(now, state.operation.until)
-            result.append(Deadline(at=at, what="what is left is listed, and its deletion is forced again"))
+            result.append(Deadline(at=at, what="Holdfast looks for what is left, and forces its deletion again"))
         at = max(now, result[0].at if result else now)
-        result.append(Deadline(at=at, what=f"once gone: {_once_gone(spec, state, attempt, at)}"))
+        result.append(Deadline(at=at, what=f"once all is gone: {_once_gone(spec, state, attempt, at)}"))
         return tuple(result)
     if attempt is not None and attempt.parking is Parking.GOING and attempt.parking_at is not None:
         at = max(now, due(attempt.parking_at, timings(state).forceful_deletion_grace_period, state.blind))
         return (
             Deadline(at=at, what="pods that have not ended by then are deleted by force"),
-            Deadline(at=at, what="once no pod is left: its quota is released, and it waits for resume"),
+            Deadline(
+                at=at, what="once no pod is left: the workload's quota is released, and the workload waits for resume"
+            ),
         )
     if attempt is not None and attempt.barrier is not None and attempt.barrier.until is not None:
         at = max(now, barrier_until(state, attempt.barrier, now))
@@ -437,7 +440,7 @@ def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, .
         return tuple(ends)
     result = [Deadline(at=decision.until, what=decision.why)]
     if state.outcome is not None:
-        return (Deadline(at=decision.until, what=f"{decision.why} is over: its resources are removed"),)
+        return (Deadline(at=decision.until, what=f"{decision.why} ends, then its resources are removed"),)
     if state.unhealthy is not None:
         then = _consequence(spec, state, state.unhealthy.failure, decision.until)
         result.append(Deadline(at=decision.until, what=f"if it is not healthy by then: {then}"))
@@ -471,12 +474,13 @@ def _checkpoint_next(spec: Workload, state: State, now: datetime) -> tuple[Deadl
 def _once_gone(spec: Workload, state: State, attempt: Attempt, at: datetime) -> str:
     """Say what follows the proof that an attempt is gone, as things stand."""
     if state.outcome is not None:
-        return f"its quota is released, and it ends as {state.outcome.value}"
+        return f"the workload's quota is released, and the workload ends as {state.outcome.value}"
     if state.intent.suspend:
-        return "its quota is released, and it waits for resume"
+        return "the workload's quota is released, and the workload waits for resume"
     if attempt.requeue:
         pause = format_duration(paused(attempt, pause_of(state, attempt)))
-        return f"its quota is released, and it goes back to queue {spec.queue}; after {pause} {_next_one(state, at)}"
+        back = f"the workload's quota is released, and the workload goes back to queue {spec.queue}"
+        return f"{back}; after {pause} {_next_one(state, at)}"
     if attempt.pause_after:
         pause = format_duration(pause_of(state, attempt))
         return f"retry pause {pause}, then {_next_one(state, at)}"
@@ -564,18 +568,20 @@ def _unblock(spec: Workload, state: State) -> str:
     if state.held is not None:
         return f"{retry} removes all that is there of it and begins a new attempt; {cancel} removes it and ends"
     if _unserved(spec, state):
-        return f"whoever operates the cluster serves that version again (its CustomResourceDefinition), or {cancel}"
+        return f"whoever operates the cluster must serve that version again (its CustomResourceDefinition); or {cancel}"
     if is_at_nothing(state):
-        return f"whoever scaled it down scales it up again (kubectl scale), or {cancel}"
+        return f"scale it up again (`kubectl scale`), or {cancel}"
     if state.phase is Phase.SUSPENDED:
         return _command("resume", spec)
     if is_staging(state) and is_paused(state):
-        return f"the store: `holdfast doctor` says what is wrong with it; {retry} skips the pause"
+        return f"repair the store: `holdfast doctor` says what is wrong with it; {retry} skips the pause"
     if state.reason is Reason.QUEUED and kept_out(state):
-        return f"room in its queue: `holdfast queue show {spec.queue}` says how much is used, and who is before it"
+        return f"free quota in queue {spec.queue}, or wait: `holdfast queue show {spec.queue}` shows who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
         closed = _ENABLE in state.message
-        return f"once the namespace is enabled, {retry}" if closed else "correct the file, then submit it with --again"
+        return (
+            f"enable the namespace, then run {retry}" if closed else "correct the file, then submit it with `--again`"
+        )
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return f"{retry} begins anew with its budgets renewed; {cancel} removes what is held"
     if state.phase is Phase.FAILED:

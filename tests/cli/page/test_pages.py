@@ -104,9 +104,15 @@ def test_nodes_are_listed_with_their_requests():
     record = NodeRecord(name="node-3", since=BEFORE, at=NOW, state=NodeState.DOWN, word=NodeWord.FENCING, why="silent")
     book = NodeBook(nodes={"node-3": record.model_copy(update={"unasked": "no one"})}, total=9)
     text = shown("nodes.html", book=book, provisioner=provisioner(told(), set(), NOW)).text
-    for said in ("9 nodes with a lease", "Down, to be powered off", "silent; no one", "pending for 5m", "Done, 5m ago"):
+    for said in (
+        "9 nodes with a lease",
+        "Down, waiting for power-off",
+        "silent; no one",
+        "pending for 5m",
+        "Done, 5m ago",
+    ):
         assert said in text
-    assert "node-7, for 5m: to be wiped" in text
+    assert "node-7, for 5m: waits for wipe" in text
     neither = shown("nodes.html", book=None, provisioner=None).text
     assert "no monitor of nodes" in neither
     assert "No provisioner" in neither

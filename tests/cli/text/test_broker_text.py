@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast.cli.entities.broker_text import shown
 from holdfast.model.entities.broker import Asked, Broker, BrokerStatus
 
-MESSAGE = "9 workloads can save their state: 1 is saving; 1 is asked now, 2 wait for a turn"
+MESSAGE = "9 workloads can save their state; 1 saves now; 3 are due: 1 is asked now, 2 wait for their turn"
 NOW = datetime(2026, 1, 31, 2, 14, 50, tzinfo=UTC)
 
 
@@ -25,7 +25,7 @@ def status(**changes: object) -> BrokerStatus:
 
 def test_a_broker_says_how_many_save_and_whom_it_asked_why() -> None:
     assert shown(status(), NOW).splitlines() == [
-        "checkpoint broker of dev  cycle 7, every 1m, looked 30s ago",
+        "checkpoint broker of dev  cycle 7, every 1m, last look 30s ago",
         MESSAGE,
         "at most 2 save at once; 12 requests so far",
         "",

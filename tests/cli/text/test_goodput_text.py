@@ -15,6 +15,8 @@ from tests.past.recorded import story
 from tests.past.test_simulated_lives import document, lived, script
 from tests.replay.record import HISTORIES
 
+OF = "of the time neither queued nor suspended"
+
 
 def files(scenario: str) -> list[str]:
     return [part for path in sorted(HISTORIES.glob(f"{scenario}*.json")) for part in ("--history", str(path))]
@@ -25,7 +27,8 @@ def test_P5_a_person_reads_where_the_time_went_and_what_each_cause_cost() -> Non
     real = lived(document("pods"), script("failed-pod-reset"))
     lines = history_text.ledger(ledger_of(real, end_of(real))).splitlines()
     assert lines[0] == (
-        "pods  4m55s since 2000-01-01 00:00:00 UTC, ended 2000-01-01 00:04:55 UTC; 2 attempts of 2 pods; goodput 20.3%"
+        "pods  4m55s since 2000-01-01 00:00:00 UTC, ended 2000-01-01 00:04:55 UTC; 2 attempts of 2 pods; "
+        f"goodput 20.3% {OF}"
     )
     told = [" ".join(line.split()) for line in lines]
     for line in ("lost 1m 20.3%", "detecting 1m 20.3%", "App node-1 pausing 1m30s", "queued 0s 0.0%"):
@@ -65,7 +68,7 @@ async def test_workloads_together_have_the_sum_of_their_time_and_each_note_once(
     assert left_out == "one is left out"
     assert note.startswith("default/train-llm, default/train-llm: This workload declares no checkpoint")
     text = history_text.account(account)
-    assert text.splitlines()[0] == f"queue default: 2 workloads; goodput {100 * (account.goodput or 0):.1f}%"
+    assert text.splitlines()[0] == f"queue default: 2 workloads; goodput {100 * (account.goodput or 0):.1f}% {OF}"
     assert text.endswith(note)
 
 

@@ -20,7 +20,7 @@ DOWN = HEARD + NodeTimings().until_down
 
 def down() -> NodeRecord:
     """A node that fell silent, and is to be powered off before its pods are replaced."""
-    why = f"its lease was last renewed at {HEARD:%H:%M:%S} UTC; its power is to be off before its pods are replaced"
+    why = f"its lease was last renewed at {HEARD:%H:%M:%S} UTC; its pods are replaced only once its power is off"
     return NodeRecord(name="node-3", since=DOWN, at=NOW, state=NodeState.DOWN, word=NodeWord.FENCING, why=why)
 
 
@@ -55,20 +55,21 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
     assert lines == [
         "dev: 9 nodes with a lease, 1 of them not healthy",
         "",
-        "NODE    STATE                    FOR  REASON",
-        "node-3  Down, to be powered off  5m   silent; no one",
+        "NODE    STATE                        FOR  REASON",
+        "node-3  Down, waiting for power-off  5m   silent; no one",
         "",
-        "requests pending: 1, under way: 0, ended: 1; nodes in quarantine: 1; "
         "https://bmc has not answered since 2026-01-31 02:09:50 UTC",
+        "requests: 1 pending, 0 under way, 1 ended",
+        "1 node in quarantine",
         "",
-        "ID  PENDING  NODE    FOR  REASON",
-        "2   wipe     node-7  5m   https://bmc does not answer: connection refused; next try at 02:18:20 UTC",
+        "ID  PENDING ACTION  NODE    FOR  REASON",
+        "2   wipe            node-7  5m   https://bmc does not answer: connection refused; next try at 02:18:20 UTC",
         "",
-        "QUARANTINE  FOR  REASON",
-        "node-7      5m   to be wiped (request 2; its note: released)",
+        "QUARANTINED NODE  FOR  REASON",
+        "node-7            5m   waits for wipe (request 2, note: released)",
         "",
-        "ID  ENDED  NODE    RESULT  AGO  MESSAGE",
-        "1   boot   node-1  Done    5m   its power is On",
+        "ID  ENDED ACTION  NODE    RESULT  AGO  MESSAGE",
+        "1   boot          node-1  Done    5m   its power is On",
     ]
 
 

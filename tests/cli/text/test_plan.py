@@ -24,10 +24,10 @@ def with_pods(count: int, name: str = "train") -> Workload:
 
 def test_E4_the_plan_says_kinds_pods_namespace_account_and_queue() -> None:
     assert plan.text([with_pods(1), with_pods(15000, "large")]).splitlines() == [
-        "will make: 2 workloads, 15,001 pods on cluster dev",
+        "submitting: 2 workloads, 15,001 pods on cluster dev",
         "NAMESPACE  NAME   PODS    ACCOUNT          QUEUE  MADE OF",
-        "research   large  15,000  holdfast-runner  gpus   Job",
-        "research   train  1       holdfast-runner  gpus   Job",
+        "research   large  15,000  holdfast-runner  gpus   1 Job",
+        "research   train  1       holdfast-runner  gpus   1 Job",
     ]
     assert plan.text([with_pods(1, f"w{number}") for number in range(25)]).splitlines()[-1] == "... and 5 more"
 
@@ -44,7 +44,7 @@ def test_E4_a_script_is_told_on_standard_error_and_not_asked(
     plan.agree([with_pods(pods)], plan=asked, yes=False)
     out, errors = capsys.readouterr()
     assert out == ""
-    assert errors.startswith(f"will make: 1 workload, {pods} pod")
+    assert errors.startswith(f"submitting: 1 workload, {pods} pod")
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -72,5 +72,5 @@ def test_E4_standard_input_that_is_a_document_is_no_terminal(monkeypatch: pytest
     document = with_pods(101).model_dump_json()
     result = CliRunner().invoke(app, ["submit", "-", "--plan", "--address", "127.0.0.1:1"], input=document)
     assert result.exit_code == 3, "it went on to Temporal"
-    assert result.stderr.startswith("will make: 1 workload, 101 pods on cluster dev")
+    assert result.stderr.startswith("submitting: 1 workload, 101 pods on cluster dev")
     assert not ask.interactive()

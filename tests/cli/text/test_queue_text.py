@@ -29,7 +29,7 @@ def line(name: str, position: int, why: str) -> QueueLine:
 def status(**changes: Any) -> QueueStatus:
     fields: dict[str, Any] = {
         "queue": Queue(name="research", cluster="dev", quota={"nvidia.com/gpu": "16"}),
-        "message": f"1 waiting; first in line: {WAITS}",
+        "message": f"1 waiting; team/next is first: {WAITS}",
         "cycle": 7,
         "used": {"nvidia.com/gpu": "16", "pods": "2"},
         "admitted": 1,
@@ -42,17 +42,17 @@ def status(**changes: Any) -> QueueStatus:
 def test_a_queue_says_what_is_used_who_waits_why_and_who_is_admitted() -> None:
     assert shown(status(), NOW).splitlines() == [
         "research  1 admitted, 1 waiting  (BestEffortFIFO, cycle 7)",
-        f"1 waiting; first in line: {WAITS}",
+        f"1 waiting; team/next is first: {WAITS}",
         "",
         "RESOURCE        USED  QUOTA",
         "nvidia.com/gpu  16    16",
         "pods            2     no limit",
         "",
-        "POSITION  WAITING    PRIORITY  AGE  REQUESTS                   REASON",
-        f"1         team/next  5         2h   2 pods, 16 nvidia.com/gpu  {WAITS}",
+        "POSITION  WAITING WORKLOAD  PRIORITY  AGE  REQUESTS                   REASON",
+        f"1         team/next         5         2h   2 pods, 16 nvidia.com/gpu  {WAITS}",
         "",
-        "ADMITTED  PRIORITY  AGE  REQUESTS                   STATUS",
-        "team/now  5         2h   2 pods, 16 nvidia.com/gpu  admitted in cycle 6",
+        "ADMITTED WORKLOAD  PRIORITY  AGE  REQUESTS                   STATUS",
+        "team/now           5         2h   2 pods, 16 nvidia.com/gpu  admitted in cycle 6",
     ]
 
 

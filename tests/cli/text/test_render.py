@@ -82,7 +82,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "submitter  not verified (not submitted by kubectl)"
+        "submitter  unknown (submitted through Temporal)"
     )
 
 
@@ -175,11 +175,12 @@ def test_D36_since_when_and_what_to_do_are_said_with_it() -> None:
     text = render.explanation(ExplanationView(explanation=told, fresh=False, silence=silence), NOW)
     assert text.splitlines()[:3] == [
         "stale      no worker answers: last poll of the task queue q 4m40s ago, at 02:10:10 UTC",
-        "           this is what was last recorded; pods keep running, and nothing is healed: once a worker answers, "
+        "           this is what was last recorded; pods keep running, and failures are not acted on: "
+        "once a worker answers, "
         "Holdfast acts on what it missed",
         "           start one: `holdfast worker`",
     ]
-    assert "next       02:15:50 UTC failure grace ends\n           nothing acts on this until a worker answers" in text
+    assert "next       02:15:50 UTC failure grace ends\n           Holdfast acts on this once a worker answers" in text
 
 
 def test_deadlines_on_another_day_carry_their_date() -> None:
@@ -205,7 +206,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "submitter  not verified (not submitted by kubectl)",
+        "submitter  unknown (submitted through Temporal)",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",
@@ -262,7 +263,7 @@ def life_read() -> History:
 
 def test_history_says_what_is_left_out() -> None:
     heads, gap, last, *_, note = history_text.history(life_read()).splitlines()
-    assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "PHASE", "REASON", "WHAT", "HAPPENED"]
+    assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "IN", "PHASE", "REASON", "WHAT", "HAPPENED"]
     assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
     one = life_read().model_copy(update={"gaps": (Gap(first=8, last=8, why="lost"),)})
     assert "1 cause is not known: lost" in history_text.history(one)

@@ -59,7 +59,7 @@ async def test_killed_while_creating_several_components(scene: Scene):
 
 async def test_killed_while_pods_start(scene: Scene):
     await scene.submit(job(labels=HELD))
-    await scene.until_status(lambda status: status.reason == "Submitted", 30, "its pods are starting")
+    await scene.until_status(lambda status: status.reason == "Submitted", 30, "their pods are starting")
 
     async def made() -> bool:
         return len(await scene.pods()) == 2

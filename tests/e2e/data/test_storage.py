@@ -52,7 +52,7 @@ async def test_L14_a_server_killed_in_the_middle_of_staging_is_waited_for_and_no
         assert explained.why == told.message
         assert "since 20" in explained.why
         assert explained.next[0].what.startswith("staging pause: mount corpus")
-        assert explained.unblock.startswith("the store: `holdfast doctor`")
+        assert explained.unblock.startswith("repair the store: `holdfast doctor`")
         assert await ground.gauge("holdfast_storage_available") == [0.0]
         assert (await ground.gauge("holdfast_storage_away_total"))[0] >= 1
         ground.store.start()

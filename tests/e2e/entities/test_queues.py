@@ -311,7 +311,7 @@ async def test_what_its_users_and_its_operator_are_told(queues: Queues):
     explained = await command(site, "explain", f"{space.namespace}/large")
     assert "waiting in queue gpus" in explained
     assert "gpus: place 1 of 1: it cannot be admitted with this quota" in explained
-    assert "`holdfast queue show gpus` says how much is used" in explained
+    assert "`holdfast queue show gpus` shows who is before it" in explained
     await queues.apply("gpus", quota={"pods": 3})
     await space.reach(large, "Running", 1)
     await command(site, "queue", "delete", "gpus", "--reason", "the team moved")

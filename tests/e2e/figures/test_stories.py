@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import AsyncIterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ NAMESPACE, CLUSTER = "research", "dev"
 """The names that the pages use for the namespace and the cluster of whoever reads them."""
 _CHANGES = (
     # Whichever is seen first of a Job that fails and of its pod decides.
-    (re.compile(r"\S+: BackoffLimitExceeded: .*; Job failed: pod (\S+) failed, exit (\d+), on"), r"\1 exited \2 on"),
+    (re.compile(r"\S+: BackoffLimitExceeded: .*; pod (\S+) exited (\d+) on"), r"\1 exited \2 on"),
     (re.compile(r"rule failed-(pods|component)"), "rule"),
     (re.compile(r"\bfake-\d+\b"), "NODE"),
     (re.compile(r"\b\d+ objects? left: .*"), "what is left"),
@@ -82,6 +83,26 @@ def assert_shows(page: str, printed: str) -> None:
     assert skips or not rest, f"printed, and not on the page: {rest}"
 
 
+def apart(typed: str) -> str:
+    """Return commands, one a line, so that an empty line parts what one prints from what the next one does."""
+    return "\necho\n".join(typed.strip().splitlines())
+
+
+def renamed(text: str, own: str) -> str:
+    """Return what was printed, for a namespace of another name: its tables have columns as wide as that name needs."""
+    lines = re.sub(r"\n{3,}", "\n\n", text.strip("\n")).splitlines()
+    for at, line in enumerate(lines):
+        head = re.match(r"(NAMESPACE|WORKLOAD) {2,}", line)
+        if head is None:
+            continue
+        rows = list(takewhile(lambda each: each.startswith(own), lines[at + 1 :]))
+        cells = [head[1], *(each[: head.end()].rstrip().replace(own, NAMESPACE) for each in rows)]
+        wide = max(map(len, cells)) + 2
+        rest = [each[head.end() :] for each in (line, *rows)]
+        lines[at : at + len(cells)] = [cell.ljust(wide) + more for cell, more in zip(cells, rest, strict=True)]
+    return "\n".join(lines).replace(own, NAMESPACE) + "\n"
+
+
 class Reader:
     """Whoever types what a page says, in a namespace that the page calls `research`."""
 
@@ -102,8 +123,9 @@ class Reader:
         Raises:
             AssertionError: if it did not end with this exit code.
         """
+        script = re.sub(rf"\b{NAMESPACE}\b", self.space.namespace, apart(typed))
         process = await asyncio.create_subprocess_exec(
-            *("bash", "-euo", "pipefail", "-c", re.sub(rf"\b{NAMESPACE}\b", self.space.namespace, typed)),
+            *("bash", "-euo", "pipefail", "-c", script),
             cwd=self.folder,
             env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
@@ -114,8 +136,7 @@ class Reader:
         text, own = out.decode(), self.space.namespace
         assert process.returncode == code, f"exit code {process.returncode}, expected {code}: {typed}{text}"
         assert "Traceback" not in text, text
-        text = text.replace(f"{own}  ", f"{NAMESPACE.ljust(len(own))}  ").replace(own, NAMESPACE)
-        return text.replace(self.space.site.cluster, CLUSTER)
+        return renamed(text, own).replace(self.space.site.cluster, CLUSTER)
 
     async def play(self, page: Path) -> None:
         """Type all that a page says, and compare or record what is printed."""

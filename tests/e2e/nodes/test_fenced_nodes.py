@@ -155,9 +155,9 @@ async def test_L15_while_the_service_is_away_its_workload_waits_and_moves_once_i
         await until(tried, 60, "the service was asked three times")
         record = (await book(here.site)).book.nodes[here.node]
         assert (record.state, record.word) == (NodeState.DOWN, NodeWord.FENCING)
-        assert "its power is to be off before its pods are replaced" in record.why
+        assert "its pods are replaced only once its power is off" in record.why
         shown = await command(here.site, "node", "list", "--cluster", here.site.cluster)
-        assert "Down, to be powered off" in shown
+        assert "Down, waiting for power-off" in shown
         doctor = await command(here.site, "doctor", "--cluster", here.site.cluster, expect=2)
         assert "1 silent nodes are not off yet, and their workloads wait" in doctor
         assert "holdfast node fenced" in doctor

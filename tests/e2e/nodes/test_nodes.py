@@ -108,7 +108,7 @@ async def test_A17_a_marked_node_is_left_at_once_without_charge_and_not_chosen_a
         (reset,) = [cause for cause in status.causes if cause.reason == "Resetting"]
         word = "NodeMarkedForEviction" if how == "label" else FATAL
         assert f"{word} on {bad}" in reset.message
-        assert reset.message.endswith(f"(rule marked-node); the next attempt avoids {bad}")
+        assert reset.message.endswith(f"(rule marked-node); the next attempt must avoid {bad}")
         looks = await space.acts(handle, OperationKind.OBSERVE)
         assert [one["node"] for one in looks[-1].result["failures"]] == [bad], "confirmed live before anything goes"
         await space.truth.settle()
@@ -203,7 +203,7 @@ async def test_U9_a_node_is_let_back_once_its_time_is_over(space: Space):
 
         async def waits() -> bool:
             found = await space.explain(handle)
-            return f"0 of 1 pod running; avoids {only} until " in found.now and only in found.unblock
+            return f"0 of 1 pod running; must avoid {only} until " in found.now and only in found.unblock
 
         await until(waits, 30, "it says what it waits for")
         assert await places(space, 2) == set()

@@ -148,7 +148,7 @@ async def test_L16_what_a_real_kubelet_cannot_launch_is_tried_without_its_node(r
     assert (status.restarts, {each.name: each.used for each in status.budgets}) == (1, {"restart": 0, "launch": 1})
     (cause,) = [each.message for each in status.causes if "rule prologue" in each.message]
     assert words in cause
-    assert cause.endswith("the next attempt avoids real")
+    assert cause.endswith("the next attempt must avoid real")
     await until(lambda: _created(real), 60, "the second Job is made")
     assert required(real, 2) == {"real"}
 

@@ -75,7 +75,7 @@ GRACE = ("failure grace: {} exited 1", r"if it is not healthy by then: reset \(r
 WAYS = {
     "starting": Says(
         "Resuming",
-        "its pods are starting",
+        "their pods are starting",
         "0 of 2 pods running",
         ("(warm-up|admission) grace", "if nothing has changed by then: failure grace .*, then reset"),
     ),
@@ -99,7 +99,7 @@ WAYS = {
         "Resetting",
         "forcing exited 1",
         rf"forcing out what is left of attempt 1: .* left: .*Pod forcing-held \(finalizer {FOREIGN_FINALIZER}\)",
-        ("its deletion is forced again", "once gone: retry pause 1s, then attempt 2"),
+        ("forces its deletion again", "once all is gone: retry pause 1s, then attempt 2"),
         rf"whoever owns the finalizer {FOREIGN_FINALIZER} must finish",
         next_attempt=2,
         used=1,
@@ -113,8 +113,8 @@ WAYS = {
     "succeeded": Says(
         "Succeeded",
         "all components are complete",
-        r"its outcome is settled \(Succeeded\); its resources are held",
-        ("success TTL is over: its resources are removed",),
+        "it has succeeded; its resources are kept",
+        ("success TTL ends, then its resources are removed",),
         "`holdfast cancel .*` removes its resources now",
     ),
     "preparing": Says(
@@ -171,26 +171,26 @@ async def test_U11_explain_is_true_on_the_ways_out(space: Space):
             "Resetting",
             r"resetting exited 1 on \S+ \(rule failed-pods\)",
             "deleting attempt 1",
-            (forced, "once gone: (retry pause 1s, then )?attempt 2"),
+            (forced, "once all is gone: (retry pause 1s, then )?attempt 2"),
             next_attempt=2,  # The restart counts once the reset has ended (record 0086).
         ),
         "suspending": Says(
             "Suspending",
             "suspended: room is needed",
             "deleting attempt 1",
-            (forced, "once gone: its quota is released, and it waits for resume"),
+            (forced, "once all is gone: the workload's quota is released, and the workload waits for resume"),
         ),
         "terminating": Says(
             "Terminating",
             "its deletion was asked for: enough",
             "deleting attempt 1",
-            (forced, "once gone: its quota is released, and it ends as Cancelled"),
+            (forced, "once all is gone: the workload's quota is released, and the workload ends as Cancelled"),
         ),
         "failed": Says(
             "Failed",
             r"restart budget is used up \(0 of 0\): failed exited 1",
-            r"its outcome is settled \(Failed\); its resources are held",
-            ("deletion-on-failure grace is over: its resources are removed",),
+            "it has failed; its resources are kept",
+            ("deletion-on-failure grace ends, then its resources are removed",),
             "`holdfast retry .*` begins anew with its budgets renewed; `holdfast cancel .*` removes what is held",
         ),
     }
@@ -220,7 +220,7 @@ async def test_U11_explain_is_true_of_what_waits_for_the_cluster(space: Space):
             r"2 of 2 pods were not created in time \(rule late-pods\)",
             "0 of 2 pods running",
             ("failure grace: ", r"reset \(restart 1 of 3\), then attempt 2"),
-            "the quota",
+            "quota, webhook or right",
         ),
     )
     await assert_says(

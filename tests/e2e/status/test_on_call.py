@@ -138,7 +138,7 @@ async def test_D38_the_api_server_is_asked_with_strict_fields(site: Site, tmp_pa
     good = str(EXAMPLES / "job.yaml")
     code, out, err = await typed(site, "validate", "--server", good, "-n", namespace)
     assert code == 0, out + err
-    assert "valid (by the API server): List sample" in out
+    assert "valid (by the API server): sample" in out
     assert "not checked: quotas" in out
     for what, instead, path in (
         ("parallelism:", "paralelism:", "spec.paralelism"),
@@ -240,7 +240,7 @@ async def test_D35_what_a_pod_died_of_is_kept_with_its_jobs_verdict(site: Site, 
     pod, node = victim["metadata"]["name"], victim["spec"]["nodeName"]
     await site.annotate("Pod", pod, namespace, kwok_exit_code="137", kwok_reason="OOMKilled", kwok_fail="0s")
     await site.reach(handle, "Failed")
-    death = f"Job failed: pod {pod} OOMKilled, exit 137, on {node}"
+    death = f"pod {pod} exited 137 (OOMKilled) on {node}"
     _, out, _ = await typed(site, "status", name)
     assert death in out, out
     _, out, _ = await typed(site, "history", name)

@@ -122,7 +122,7 @@ async def test_E7_after_a_refusal_the_next_step_is_the_one_that_helps(space: Spa
     full = f"{space.namespace}/train"
     told = await command(space.site, "explain", full)
     assert f"run `holdfast namespace enable {space.namespace}`" in told
-    assert f"unblock    once the namespace is enabled, `holdfast retry {full}`" in told
+    assert f"unblock    enable the namespace, then run `holdfast retry {full}`" in told
     done = await run(space.site, "status", full)
     assert done.code == 1
     assert done.out.count("is not enabled for Holdfast") == 1, done.out

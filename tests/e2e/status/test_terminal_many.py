@@ -264,11 +264,11 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
         "  policy.budgets[restart].limit: 3 → 5\n"
     )
     assert await command(site, "apply", wanted, "-n", namespace, "--dry-run") == told.format(
-        "would be changed; would be re-created with their pods: 0-job-train"
+        "would be changed: component 0-job-train and its pods would be re-created"
     )
     assert await images() == {"example.com/train:1"}
     done = await command(site, "apply", wanted, "-n", namespace, "--reason", "a new image")
-    assert done == told.format("changed; re-created with their pods: 0-job-train")
+    assert done == told.format("changed: component 0-job-train and its pods are re-created")
 
     async def renewed() -> bool:
         return await images() == {"example.com/train:2"} and await phase_of(site, name) == "Running"
@@ -296,19 +296,19 @@ async def test_E4_more_than_100_pods_are_said_and_asked_about_first(space: Space
     document = appwrapper("large", job("large", 101))
     document["spec"]["suspend"] = True
     file = written(tmp_path, "large", document)
-    plan = f"will make: 1 workload, 101 pods on cluster {site.cluster}"
-    row = [namespace, "large", "101", "holdfast-runner", "default", "Job"]
+    plan = f"1 workload, 101 pods on cluster {site.cluster}"
+    row = [namespace, "large", "101", "holdfast-runner", "default", "1", "Job"]
 
     declined = await at_terminal(site, "submit", file, "-n", namespace, answer="n")
     assert declined.code == 2
-    assert plan in declined.errors
+    assert f"to submit: {plan}" in declined.errors
     assert row in [line.split() for line in declined.errors.splitlines()]
     assert "nothing was submitted" in declined.errors
     assert (await run(site, "status", f"{namespace}/large")).code == 2, "nothing was begun"
 
     piped = await run(site, "submit", file, "-n", namespace)
     assert piped.code == 0, "a script is not asked"
-    assert piped.errors.startswith(plan)
+    assert piped.errors.startswith(f"submitting: {plan}")
     assert piped.out.startswith(f"{namespace}/large  workload/")
     small = written(tmp_path, "small", {**document, "metadata": {**document["metadata"], "name": "small"}})
     again = await at_terminal(site, "submit", small, "-n", namespace, "--plan", answer="y")

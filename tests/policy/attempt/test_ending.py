@@ -248,11 +248,9 @@ def test_explain_says_what_is_deleted_and_what_is_kept():
         "deleting what is still active of Job worker, Job helper; what has ended is kept, "
         "and its quota until that is gone"
     )
-    assert [each.what for each in told.next] == ["success TTL is over: its resources are removed"]
+    assert [each.what for each in told.next] == ["success TTL ends, then its resources are removed"]
     one.ends(Cleared(done=True))
-    assert explain_of(one.spec, one.state, one.now).now == (
-        "its outcome is settled (Succeeded); its resources are held"
-    )
+    assert explain_of(one.spec, one.state, one.now).now == ("it has succeeded; its resources are kept")
 
 
 def test_J12_a_set_that_failed_before_all_of_it_was_made_is_cleared_too():

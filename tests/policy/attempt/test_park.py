@@ -128,7 +128,7 @@ def test_J14_its_quota_is_let_go_only_once_no_pod_is_left_and_taken_again_as_it_
     assert explained(one) == (
         "suspending Job driver, Job worker in place: 4 pods left; its quota is kept until no pod is left | "
         "pods that have not ended by then are deleted by force | "
-        "once no pod is left: its quota is released, and it waits for resume | "
+        "once no pod is left: the workload's quota is released, and the workload waits for resume | "
     )
     one.ends(Parked(done=True))
     assert (one.state.phase, one.state.reason, quota(one)) == (Phase.SUSPENDED, Reason.PREEMPTED, False)

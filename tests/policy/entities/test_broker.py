@@ -81,7 +81,9 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     assert names_of(asked) == ["larger", "late"]
     told = policy.status(state)
     assert (told.running, told.due, told.asked_total, told.cycle) == (5, 3, 2, 1)
-    assert told.message == "5 workloads can save their state: 0 are saving; 2 are asked now, 1 waits for a turn"
+    assert (
+        told.message == "5 workloads can save their state; 0 save now; 3 are due: 2 are asked now, 1 waits for its turn"
+    )
     assert "4 pods have not saved for 1d; a checkpoint that lasts 1m is worth its cost every" in told.asked[0].why
 
 
@@ -181,12 +183,22 @@ def test_what_does_not_run_or_is_saving_is_not_weighed() -> None:
 @pytest.mark.parametrize(
     ("running", "saving", "due", "said"),
     [
-        (0, 0, 0, "0 workloads can save their state: 0 are saving; none is due"),
-        (1, 1, 0, "1 workload can save its state: 1 is saving; none is due"),
-        (9, 1, 1, "9 workloads can save their state: 1 is saving; 1 is asked now"),
-        (9, 2, 1, "9 workloads can save their state: 2 are saving; 1 waits for a turn"),
-        (9, 1, 3, "9 workloads can save their state: 1 is saving; 1 is asked now, 2 wait for a turn"),
-        (9, 0, 3, "9 workloads can save their state: 0 are saving; 2 are asked now, 1 waits for a turn"),
+        (0, 0, 0, "0 workloads can save their state; 0 save now; none is due"),
+        (1, 1, 0, "1 workload can save its state; 1 saves now; none is due"),
+        (9, 1, 1, "9 workloads can save their state; 1 saves now; 1 is due: 1 is asked now"),
+        (9, 2, 1, "9 workloads can save their state; 2 save now; 1 is due: 1 waits for its turn"),
+        (
+            9,
+            1,
+            3,
+            "9 workloads can save their state; 1 saves now; 3 are due: 1 is asked now, 2 wait for their turn",
+        ),
+        (
+            9,
+            0,
+            3,
+            "9 workloads can save their state; 0 save now; 3 are due: 2 are asked now, 1 waits for its turn",
+        ),
     ],
 )
 def test_the_message_counts_in_the_right_number(running: int, saving: int, due: int, said: str) -> None:
@@ -225,7 +237,7 @@ def test_L14_nobody_is_asked_to_save_to_a_store_that_is_away() -> None:
     assert asked == ()
     told = policy.status(state)
     assert told.message == (
-        "2 workloads can save their state: 0 are saving; 2 wait for a turn; "
+        "2 workloads can save their state; 0 save now; 2 are due: 2 wait for their turn; "
         "nobody is asked while the store is away: "
         "http://store:7070 does not answer: Connection refused"
     )

@@ -387,7 +387,7 @@ def test_the_page_in_the_ui_says_what_is_taken_and_who_is_next() -> None:
     one = Life()
     one.asks("a", "b", "c")
     assert policy.details(one.state).splitlines() == [
-        "**2 admitted, 1 waiting**: 1 waiting; first in line: it requests 2 pods, and 0 of 4 are free (cycle 1)",
+        "**2 admitted, 1 waiting**: 1 waiting; ns/c is first: it requests 2 pods, and 0 of 4 are free (cycle 1)",
         "",
         "| resource | taken | quota |",
         "|---|---|---|",

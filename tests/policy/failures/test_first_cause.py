@@ -14,7 +14,7 @@ from holdfast.policy.verdicts.decide import decide
 from tests.policy.lives.life import Life, workload
 
 D35 = pytest.mark.row("D35", level="pure")
-DEATH = "Job failed: pod train-0 OOMKilled, exit 137, on node-7"
+DEATH = "pod train-0 exited 137 (OOMKilled) on node-7"
 OOM = {"failed": 1, "exit_code": 137, "why": "OOMKilled"}
 
 
@@ -85,4 +85,4 @@ def test_D35_rules_still_judge_the_verdict_as_it_was_said() -> None:
     decision = decide(life.spec, state, life.now)
     assert isinstance(decision, Restart)
     assert decision.rule == "component", "no exit code of a pod has come to be the component's own before it was judged"
-    assert "pod train-0 failed, exit 3, on node-7" in decision.failure.sentence()
+    assert "pod train-0 exited 3 on node-7" in decision.failure.sentence()

@@ -235,23 +235,23 @@ def test_U11_the_way_to_the_next_attempt_names_the_nodes_it_keeps_off():
     one = life(hold={OperationKind.REMOVE}).runs().sees(running=2, marked=("node-7",))
     text = told(one)
     assert "train-0: NodeMarkedForEviction on node-7: label example.com/health=EVICT (rule marked-node)" in text
-    assert "once gone: retry pause 1m30s, then attempt 2 (avoids node-7)" in text
+    assert "once all is gone: retry pause 1m30s, then attempt 2 (must avoid node-7)" in text
     one.finish()
     one.settle()
-    assert "attempt 2 (avoids node-7) is created" in told(one)
+    assert "attempt 2 (must avoid node-7) is created" in told(one)
 
 
 @ROW("U11", level="pure")
 def test_U11_unhealthy_says_which_node_will_be_avoided():
     text = told(life().runs().sees(running=1, failed=1))
-    assert "reset (restart 1 of 3), then attempt 2 (prefers other nodes to node-7)" in text
+    assert "reset (restart 1 of 3), then attempt 2 (avoids node-7 if it can)" in text
 
 
 @ROW("U11", level="pure")
 def test_U11_waiting_for_room_says_which_nodes_are_kept_off_until_when_and_what_helps():
     one = life().runs().sees(running=2, marked=("node-7",)).after(seconds=90).sees(pending=2)
     text = told(one)
-    assert "0 of 2 pods running; avoids node-7 until 2026-01-02 00:00 UTC (train-0: NodeMarkedForEviction" in text
+    assert "0 of 2 pods running; must avoid node-7 until 2026-01-02 00:00 UTC (train-0: NodeMarkedForEviction" in text
     assert "if no other node has room, make some; node-7 is let back in attempts begun after 2026-01-02 00:00" in text
     status = status_of(one.spec, one.state, one.now, "uid")
     assert [node.name for node in status.avoided] == ["node-7"]
@@ -261,7 +261,7 @@ def test_words_for_many_nodes():
     policy = appwrapper.POLICY
     failure = Failure(cls="App", scope="Member", reason="Error", time=START, subject="pod")  # type: ignore[arg-type]
     some = blamed_for(policy, [edit(failure, node=f"n{each}") for each in range(5)], START)
-    assert without(some) == "prefers other nodes to n0, n1, n2 and 2 more"
+    assert without(some) == "avoids n0, n1, n2 and 2 more if it can"
     assert without(()) == ""
     assert in_full(some).endswith("; and 2 more")
 

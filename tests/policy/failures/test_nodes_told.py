@@ -50,12 +50,12 @@ MAY = tuple(node(f"p{n}") for n in range(1, 6))
     ("nodes", "words"),
     [
         ((), ""),
-        (MUST[:1], "avoids m1"),
-        (MUST[:3], "avoids m1, m2, m3"),
-        (MUST[:4], "avoids m1, m2, m3 and 1 more"),
-        (MAY[:1], "prefers other nodes to p1"),
-        (MAY[:5], "prefers other nodes to p1, p2, p3 and 2 more"),
-        ((*MAY[:1], *MUST[:1]), "avoids m1 and prefers other nodes to p1"),
+        (MUST[:1], "must avoid m1"),
+        (MUST[:3], "must avoid m1, m2, m3"),
+        (MUST[:4], "must avoid m1, m2, m3 and 1 more"),
+        (MAY[:1], "avoids p1 if it can"),
+        (MAY[:5], "avoids p1, p2, p3 and 2 more if it can"),
+        ((*MAY[:1], *MUST[:1]), "must avoid m1 and avoids p1 if it can"),
     ],
 )
 def test_three_nodes_are_named_and_the_others_counted(nodes: tuple[ExcludedNode, ...], words: str):
@@ -66,13 +66,13 @@ def test_three_nodes_are_named_and_the_others_counted(nodes: tuple[ExcludedNode,
     ("nodes", "words"),
     [
         ((), ""),
-        (MUST[:1], "avoids m1 until 2026-01-02 00:00 UTC (why m1)"),
-        (MAY[:1], "prefers other nodes to p1 until 2026-01-02 00:00 UTC (why p1)"),
+        (MUST[:1], "must avoid m1 until 2026-01-02 00:00 UTC (why m1)"),
+        (MAY[:1], "avoids p1 until 2026-01-02 00:00 UTC if it can (why p1)"),
         (
             (*MAY[:3], MUST[0]),
-            "avoids m1 until 2026-01-02 00:00 UTC (why m1); "
-            "prefers other nodes to p1 until 2026-01-02 00:00 UTC (why p1); "
-            "prefers other nodes to p2 until 2026-01-02 00:00 UTC (why p2); and 1 more",
+            "must avoid m1 until 2026-01-02 00:00 UTC (why m1); "
+            "avoids p1 until 2026-01-02 00:00 UTC if it can (why p1); "
+            "avoids p2 until 2026-01-02 00:00 UTC if it can (why p2); and 1 more",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_U9_a_component_restarted_alone_avoids_the_node_it_failed_on():
     one.state = edit(one.state, observation=edit(seen, failures=found), looked_at=one.now)
     one.settle()
     assert [(each.name, each.since) for each in one.state.excluded] == [("node-of-pe-1", one.now)]
-    assert one.state.message.endswith("; what is made again prefers other nodes to node-of-pe-1")
+    assert one.state.message.endswith("; what is made again avoids node-of-pe-1 if it can")
     assert one.state.causes[-1].message == one.state.message
     assert one.state.attempt is not None
     assert one.state.attempt.avoided == one.state.excluded
@@ -193,4 +193,4 @@ def test_U11_what_follows_without_a_pause_names_the_nodes_too():
     one.hold = {OperationKind.REMOVE}
     one.state = edit(one.state, excluded=(node("n", must=True), node("gone", 0)))
     one.tell(Retried())
-    assert explain_of(one.spec, one.state, one.now).next[-1].what == "once gone: attempt 5 (avoids n)"
+    assert explain_of(one.spec, one.state, one.now).next[-1].what == "once all is gone: attempt 5 (must avoid n)"

@@ -216,7 +216,7 @@ def test_retry_of_what_is_held_begins_the_removal_of_all_that_is_there():
     assert state.since == life.now
     assert attempt is not None
     assert (attempt.stage, attempt.removing_at, attempt.everything) == (Stage.REMOVING, life.now, True)
-    assert explain_of(life.spec, state, life.now).next[-1].what == "once gone: attempt 5"
+    assert explain_of(life.spec, state, life.now).next[-1].what == "once all is gone: attempt 5"
 
 
 def test_retry_in_a_pause_is_used_up_by_it():

@@ -85,7 +85,7 @@ def test_L15_a_silent_node_is_off_before_any_workload_hears_of_it():
     ((second, ask),) = monitor.asks
     assert 90 <= second <= 92
     assert (ask.node, ask.uid, ask.renewed) == ("a", "uid-a", "0")
-    assert "its power is to be off before its pods are replaced (rule fence)" in ask.why
+    assert "its pods are replaced only once its power is off (rule fence)" in ask.why
     monitor.until(5000)
     assert monitor.state() is DOWN
     assert [word for _, _, word in monitor.log] == [FENCING], "however long the provisioner is away"

@@ -362,7 +362,7 @@ def test_what_is_only_waited_for_is_looked_at_ever_more_rarely_and_every_minute_
 
 
 @pytest.mark.parametrize(
-    ("why", "said"), [("", "to be wiped (request 1)"), ("released", "to be wiped (request 1; its note: released)")]
+    ("why", "said"), [("", "waits for wipe (request 1)"), ("released", "waits for wipe (request 1, note: released)")]
 )
 def test_a_quarantine_names_its_request_and_the_reason_if_there_is_one(why: str, said: str):
     play = Play()
@@ -398,16 +398,16 @@ def test_the_page_in_the_ui_says_what_is_pending_away_and_in_quarantine():
     assert play.begin() == [2, 1]
     play.ends(2, Result.AWAY, "timed out")
     assert details(play.state, play.busy, at(1)).splitlines() == [
-        "**requests pending: 2 (1 to power a node off before its pods are replaced), under way: 1, ended: 0; "
-        "nodes in quarantine: 1; "
-        f"{escaped(HERE)} has not answered since 2026-01-01 00:00:00 UTC**",
+        f"**{escaped(HERE)} has not answered since 2026-01-01 00:00:00 UTC; "
+        "requests: 2 pending (1 is a power-off that pods wait for), 1 under way, 0 ended; "
+        "1 node in quarantine**",
         "",
         f"- `{HERE}` **does not answer**: timed out; tries: 1, next at 00:00:02 UTC",
         f"- 2: **power off** `b`, asked 01-01 00:00:00 UTC by node monitor: {escaped(HERE)} "
         "does not answer: timed out; "
         "next try at 00:00:02 UTC",
         "- 1: **wipe** `a`, asked 01-01 00:00:00 UTC by somebody (unverified): is under way",
-        "- quarantine: `a` since 01-01 00:00:00 UTC: to be wiped (request 1)",
+        "- quarantine: `a` since 01-01 00:00:00 UTC: waits for wipe (request 1)",
     ]
 
 
@@ -524,7 +524,7 @@ def test_D10_what_waits_says_for_what():
     said = status(play.state, play.busy, at(0))
     assert said.waits[2] == f"waits for its turn: 1 fence of {HERE} under way, and no more at once"
     assert said.waits[other] == "waits for its turn: 1 request under way, and no more at once"
-    assert "2 to power a node off" in said.message
+    assert "2 are power-offs that pods wait for" in said.message
 
 
 @ROW("D10", level="pure")
@@ -545,7 +545,7 @@ def test_D10_memory_is_bounded_in_bytes_and_what_has_no_room_says_so():
     assert len(play.state.model_dump_json()) < 1024 * 1024
     assert sum(len(one.model_dump_json().encode()) for one in play.state.pending if one.fence) <= FENCES_BYTES
     told = status(play.state, play.busy, at(0)).message
-    assert told.endswith(f"found no room so far, and are made again: {2_000 - len(fences)}")
+    assert told.startswith(f"{2_000 - len(fences):,} power-offs that were asked for have found no room so far")
 
 
 @ROW("D10", level="pure")

@@ -95,8 +95,8 @@ def test_L14_it_says_what_is_away_since_when_and_when_it_is_tried_again() -> Non
         (timedelta(seconds=5), "once all lies ready: attempt 1"),
     ]
     assert (
-        told.unblock
-        == "the store: `holdfast doctor` says what is wrong with it; `holdfast retry default/train-llm` skips the pause"
+        told.unblock == "repair the store: `holdfast doctor` says what is wrong with it; "
+        "`holdfast retry default/train-llm` skips the pause"
     )
 
 

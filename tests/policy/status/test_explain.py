@@ -113,9 +113,9 @@ def test_U11_no_phase_is_left_without_a_reason(bring: str):
 @pytest.mark.parametrize(
     ("wish", "follows"),
     [
-        (Suspended(), "once gone: its quota is released, and it waits for resume"),
-        (Cancelled(), "once gone: its quota is released, and it ends as Cancelled"),
-        (None, "once gone: retry pause 1m30s, then attempt 2"),
+        (Suspended(), "once all is gone: the workload's quota is released, and the workload waits for resume"),
+        (Cancelled(), "once all is gone: the workload's quota is released, and the workload ends as Cancelled"),
+        (None, "once all is gone: retry pause 1m30s, then attempt 2"),
     ],
 )
 def test_U11_a_removal_says_what_follows_its_proof(wish: Suspended | Cancelled | None, follows: str):
@@ -130,7 +130,7 @@ def test_U11_a_forced_removal_says_so_and_when_it_is_told_again():
     life = Life(stubborn=True, undying=True, hold={OperationKind.FORCE_REMOVE}).runs().tell(Suspended())
     text = told(life)
     assert "now forcing out what is left of attempt 1: 1 object left" in text
-    assert "next +30 what is left is listed, and its deletion is forced again" in text
+    assert "next +30 Holdfast looks for what is left, and forces its deletion again" in text
 
 
 @ROW("U11", level="pure")
@@ -143,7 +143,7 @@ def test_U11_what_is_held_says_what_contradicts_what_and_not_what_failed_before(
 @ROW("U11", level="pure")
 def test_U11_pods_that_are_late_say_where_to_look():
     life = Life().settle().sees(pending=2)
-    assert "unblock its pods' Events" in told(life.after(minutes=5))
+    assert "unblock see its pods' Events" in told(life.after(minutes=5))
 
 
 def test_markdown_keeps_its_table_whole():
@@ -182,10 +182,10 @@ def test_status_counts_the_copies_of_components_that_have_some():
 @pytest.mark.parametrize(
     ("message", "unblock"),
     [
-        ("spec.template.image: is required", "correct the file, then submit it with --again"),
+        ("spec.template.image: is required", "correct the file, then submit it with `--again`"),
         (
             "namespace research is not enabled for Holdfast: run `holdfast namespace enable research`",
-            "once the namespace is enabled, `holdfast retry default/train-llm`",
+            "enable the namespace, then run `holdfast retry default/train-llm`",
         ),
     ],
 )

@@ -142,9 +142,7 @@ def test_a_report_bears_what_its_readers_count():
     told = report_of(life.spec, life.state, 7)
     assert (told.sequence, told.phase, told.reason) == (7, Phase.RESETTING, Reason.RESETTING)
     assert (told.attempt, told.executions, told.restarts) == (1, 1, 1)
-    assert told.message == (
-        "train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)"
-    )
+    assert told.message == ("train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)")
     assert told.conditions == conditions(life.spec, life.state)
     assert report_of(life.spec, Life().state).attempt == 0
 

@@ -43,21 +43,21 @@ TOLD = {
     """,
     "no news yet": """
         Resuming 1 -> None
-        why all components exist; its pods are starting
+        why all components are created; their pods are starting
         now 0 of 2 pods running
         next +60 admission grace: no news yet of its 2 pods
         next +60 if nothing has changed by then: failure grace 1m, then reset (restart 1 of 3), then attempt 2
     """,
     "pods are not there": """
         Resuming 1 -> None
-        why all components exist; its pods are starting
+        why all components are created; their pods are starting
         now 0 of 2 pods running
         next +60 admission grace: 2 pods are not created yet
         next +60 if nothing has changed by then: failure grace 1m, then reset (restart 1 of 3), then attempt 2
     """,
     "pods are pending": """
         Resuming 1 -> None
-        why all components exist; its pods are starting
+        why all components are created; their pods are starting
         now 0 of 2 pods running
         next +300 warm-up grace: 2 pods do not run yet
         next +300 if nothing has changed by then: failure grace 1m, then reset (restart 1 of 3), then attempt 2
@@ -68,7 +68,7 @@ TOLD = {
         now 0 of 2 pods running
         next +60 failure grace: PodsNotAdmitted: 2 of 2 pods were not created in time
         next +60 if it is not healthy by then: reset (restart 1 of 3), then attempt 2
-        unblock its controllers' Events (kubectl describe) name the quota, webhook or right they lack
+        unblock see its controllers' Events (`kubectl describe`) for a missing quota, webhook or right
     """,
     "pods did not run": """
         Resuming 1 -> None
@@ -76,7 +76,7 @@ TOLD = {
         now 1 of 2 pods running
         next +60 failure grace: PodsNotRunning: 1 of 2 pods did not run in time
         next +60 if it is not healthy by then: reset (restart 1 of 3), then attempt 2
-        unblock its pods' Events (kubectl describe pod) name the node, volume or image they wait for
+        unblock see its pods' Events (`kubectl describe pod`) for a missing node, volume or image
     """,
     "running": """
         Running 1 -> None
@@ -93,14 +93,14 @@ TOLD = {
         Running 1 -> None
         why the cluster does not serve Job of batch/v1: nothing is known of Job train
         now nothing is decided by what cannot be read; 2 pods run or have succeeded
-        unblock whoever operates the cluster serves that version again (its CustomResourceDefinition), or
+        unblock whoever operates the cluster must serve that version again (its CustomResourceDefinition); or
             `holdfast cancel default/train-llm`
     """,
     "scaled to nothing": """
         Pending 1 -> None
         why Job train is scaled to 0: no pod of the workload is to run
         now nothing of it is to run; its objects and its quota are kept
-        unblock whoever scaled it down scales it up again (kubectl scale), or `holdfast cancel default/train-llm`
+        unblock scale it up again (`kubectl scale`), or `holdfast cancel default/train-llm`
     """,
     "a pod has gone": """
         Running 1 -> None
@@ -190,14 +190,14 @@ TOLD = {
     """,
     "resetting": """
         Resetting 1 -> 2
-        why train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
+        why train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)
         now deleting attempt 1
         next +600 forceful deletion, unless all is gone by then
-        next +600 once gone: retry pause 1m30s, then attempt 2
+        next +600 once all is gone: retry pause 1m30s, then attempt 2
     """,
     "pausing": """
         Resetting 1 -> 2
-        why train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
+        why train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)
         now pausing before the next attempt; its quota is kept
         next +60 retry pause
         next +60 attempt 2 is created
@@ -208,14 +208,14 @@ TOLD = {
         why suspended: for room
         now deleting attempt 1
         next +600 forceful deletion, unless all is gone by then
-        next +600 once gone: its quota is released, and it waits for resume
+        next +600 once all is gone: the workload's quota is released, and the workload waits for resume
     """,
     "preempted": """
         Suspending 1 -> None
         why preempted
         now deleting attempt 1
         next +600 forceful deletion, unless all is gone by then
-        next +600 once gone: its quota is released, and it waits for resume
+        next +600 once all is gone: the workload's quota is released, and the workload waits for resume
     """,
     "suspended": """
         Suspended 1 -> None
@@ -227,8 +227,8 @@ TOLD = {
         Suspending 1 -> None
         why suspended: for room
         now forcing out what is left of attempt 1: 1 object left: Pod train-0
-        next +30 what is left is listed, and its deletion is forced again
-        next +30 once gone: its quota is released, and it waits for resume
+        next +30 Holdfast looks for what is left, and forces its deletion again
+        next +30 once all is gone: the workload's quota is released, and the workload waits for resume
     """,
     "forcing by a finalizer": """
         Suspending 1 -> None
@@ -236,8 +236,8 @@ TOLD = {
         now forcing out what is left of attempt 1: 4 objects left: Pod train-0 (finalizer b.io/x, finalizer
             a.io/y); Pod train-1 (finalizer b.io/x, finalizer a.io/y); Pod train-2 (finalizer b.io/x, finalizer
             a.io/y)
-        next +30 what is left is listed, and its deletion is forced again
-        next +30 once gone: its quota is released, and it waits for resume
+        next +30 Holdfast looks for what is left, and forces its deletion again
+        next +30 once all is gone: the workload's quota is released, and the workload waits for resume
         unblock whoever owns the finalizer a.io/y, b.io/x must finish; if it never does,
             `holdfast strip-finalizers default/train-llm` takes the finalizer off without that cleanup
     """,
@@ -246,8 +246,8 @@ TOLD = {
         why suspended: for room
         now forcing out what is left of attempt 1: 1 object left: Pod train-0 (node node-7 does not answer:
             its processes may still run)
-        next +30 what is left is listed, and its deletion is forced again
-        next +30 once gone: its quota is released, and it waits for resume
+        next +30 Holdfast looks for what is left, and forces its deletion again
+        next +30 once all is gone: the workload's quota is released, and the workload waits for resume
         unblock a node does not answer: power it off or repair it; a process may still run there
     """,
     "cancelling": """
@@ -255,7 +255,7 @@ TOLD = {
         why its deletion was asked for: enough
         now deleting attempt 1
         next +600 forceful deletion, unless all is gone by then
-        next +600 once gone: its quota is released, and it ends as Cancelled
+        next +600 once all is gone: the workload's quota is released, and the workload ends as Cancelled
     """,
     "cancelled": """
         Cancelled 1 -> None
@@ -265,24 +265,24 @@ TOLD = {
     "succeeded": """
         Succeeded 1 -> None
         why all components are complete
-        now its outcome is settled (Succeeded); its resources are held
-        next +604800 success TTL is over: its resources are removed
+        now it has succeeded; its resources are kept
+        next +604800 success TTL ends, then its resources are removed
         unblock nothing has to be done; `holdfast cancel default/train-llm` removes its resources now
     """,
     "failed": """
         Failed 4 -> None
         why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
-        Job failed: pod train-0 failed, exit 1, on node-7
+        pod train-0 exited 1 on node-7
         now restart budget is used up (3 of 3): train: BackoffLimitExceeded;
-        Job failed: pod train-0 failed, exit 1, on node-7
+        pod train-0 exited 1 on node-7
         unblock `holdfast retry default/train-llm` starts it again once this run has ended
     """,
     "failed and kept": """
         Failed 4 -> None
         why restart budget is used up (3 of 3): train: BackoffLimitExceeded;
-        Job failed: pod train-0 failed, exit 1, on node-7
-        now its outcome is settled (Failed); its resources are held
-        next +3510 deletion-on-failure grace is over: its resources are removed
+        pod train-0 exited 1 on node-7
+        now it has failed; its resources are kept
+        next +3510 deletion-on-failure grace ends, then its resources are removed
         unblock `holdfast retry default/train-llm` begins anew with its budgets renewed;
             `holdfast cancel default/train-llm` removes what is held
     """,

@@ -75,7 +75,7 @@ def test_L9_it_makes_nothing_before_its_queue_has_let_it_in() -> None:
     assert life.made == []
     told = explain_of(life.spec, life.state, life.now)
     assert told.now == "waiting in queue gpus since 2026-01-01 00:00:00 UTC; nothing of it is in the cluster"
-    assert told.unblock.startswith("room in its queue: `holdfast queue show gpus`")
+    assert told.unblock.startswith("free quota in queue gpus, or wait: `holdfast queue show gpus`")
     life.told()
     assert life.made == [1]
     assert life.hears() is None, "whoever let it in knows that it holds its place"

@@ -90,7 +90,7 @@ RESETTING = """\
 ### train-llm: Resetting (Resetting)
 attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 
-- **why** train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)
+- **why** train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)
 - **now** pausing before the next attempt; its quota is kept
 - **next** 00:01:30 UTC retry pause
 - **next** 00:01:30 UTC attempt 2 is created
@@ -99,9 +99,9 @@ attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 | time (UTC) | attempt | reason | what happened |
 |---|---|---|---|
 | 01-01 00:00:00 | 1 | DeletionComplete | attempt 1 is proven gone |
-| 01-01 00:00:00 | 1 | Resetting | train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component) |
+| 01-01 00:00:00 | 1 | Resetting | train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component) |
 | 01-01 00:00:00 | 1 | SufficientPodsReady | attempt 1 runs |
-| 01-01 00:00:00 | 1 | SubmissionSucceeded | attempt 1 is created (submission owner-1) |"""  # noqa: E501
+| 01-01 00:00:00 | 1 | SubmissionSucceeded | attempt 1 is created (submission owner-1) |"""
 
 SUBMITTED = """\
 ### train-llm: Pending (Queued)
@@ -121,7 +121,7 @@ def test_E9_the_page_of_a_workload_that_runs_again_says_at_its_top_why_it_did_no
     life = moment("pausing").after(minutes=2).runs()
     heading, cause, empty, *rest = markdown(explain_of(life.spec, life.state, life.now)).splitlines()
     assert heading == "### train-llm: Running (SufficientPodsReady)"
-    failure = "train: BackoffLimitExceeded; Job failed: pod train-0 failed, exit 1, on node-7 (rule component)"
+    failure = "train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)"
     assert cause == f"**last cause** Resetting: {failure} (2026-01-01 00:00:00 UTC, attempt 1)"
     assert empty == ""
     assert rest[0].startswith("attempt 2 · budgets: restart 1 of 3")
@@ -150,5 +150,5 @@ def test_a_forced_removal_that_is_not_under_way_yet_is_told_without_a_time():
     life = moment("forcing")
     told = explain_of(life.spec, edit(life.state, operation=None), life.now)
     assert [(each.at, each.what) for each in told.next] == [
-        (life.now, "once gone: its quota is released, and it waits for resume")
+        (life.now, "once all is gone: the workload's quota is released, and the workload waits for resume")
     ]

@@ -26,7 +26,7 @@ def test_J15_a_success_without_a_ttl_keeps_what_is_left_until_it_is_cancelled():
     one.after(days=4_000)
     assert (one.state.phase, one.ended, one.kinds().count("remove")) == (Phase.SUCCEEDED, None, 0)
     explanation = explain_of(one.spec, one.state, one.now)
-    assert explanation.now == "its outcome is settled (Succeeded); its resources are held until somebody cancels it"
+    assert explanation.now == "it has succeeded; its resources are kept until somebody cancels it"
     assert (explanation.next, explanation.unblock) == (
         (),
         "nothing has to be done; `holdfast cancel default/train-llm` removes its resources now",

@@ -57,7 +57,7 @@ def test_L16_whoever_asks_is_told_which_node_and_why():
     one = life(hold={OperationKind.REMOVE}).sees(pending=1, failed=1, cls="Launch", why="InitFailed")
     assert one.state.phase is Phase.RESETTING
     cause = one.state.causes[-1].message
-    assert cause == "train-0: InitFailed on node-7 (rule prologue); the next attempt avoids node-7"
+    assert cause == "train-0: InitFailed on node-7 (rule prologue); the next attempt must avoid node-7"
 
 
 @EACH

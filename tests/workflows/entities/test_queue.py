@@ -186,7 +186,7 @@ async def test_who_waits_is_let_in_as_others_let_go(opens: Opens):
     assert (order.admit, order.uid, order.turn) == (True, "a", 1)
     b = await scene.asks("b")
     status = await scene.shows(1, 1)
-    assert status.message == "1 waiting; first in line: it requests 2 pods, and 0 of 2 are free"
+    assert status.message == "1 waiting; default/b is first: it requests 2 pods, and 0 of 2 are free"
     await scene.says("a", Standing.RELEASED)
     assert (await told(b))[0].admit
     await scene.says("b", Standing.RELEASED)
