@@ -167,8 +167,8 @@ def _list() -> str:
 
 def _queue() -> str:
     lines = (
-        test_queue_text.line("train-0", 0, "admitted in cycle 6"),
-        test_queue_text.line("train-1", 1, test_queue_text.WAITS),
+        test_queue_text.line("now", 0, "admitted in cycle 6"),
+        test_queue_text.line("next", 1, test_queue_text.WAITS),
     )
     return queue_text.shown(test_queue_text.status(lines=lines), NOW)
 
