@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, NoReturn
 from holdfast import names
 from holdfast.agent import EXIT_REFUSED
 
-POLL: Final = 0.1
+POLL: Final = 0.25
 """Seconds between two looks at the orders; the kubelet writes a changed annotation within about a second."""
 _RAN: Final = "ran"
 PROBE_PATH: Final = "/barrier-is-down"

@@ -34,7 +34,7 @@ def test_a_timeline_a_person_reads(script: Path) -> None:
         "outcome Succeeded (Completed: all components are complete)",
         "restarts 1 (1 charged, 0 uncharged)",
         "not running 25s (Starting and Resuming 20s, Resetting 5s)",
-        "retry pause 1 +10m5s +10m10s reached",
+        "retry pause 1 +10m5s +10m10s ran out",
     ):
         assert line in lines, result.stdout
 

@@ -114,7 +114,7 @@ async def test_T3_a_killed_worker_is_charged_to_its_member_and_all_meet_again(tm
         os.kill(found["b"].pid, signal.SIGKILL)
         state = await one.gathering.until(runs(2))
         assert charged(state) == {"a": 0, "b": 1, "c": 0}
-        assert state.why == "b: local rank 0 was ended by signal 9"
+        assert state.why == "local rank 0 of b was ended by signal 9"
         await finish(one, *"abc")
         assert len(one.gathering.rounds) == 2
 
@@ -129,7 +129,7 @@ async def test_T3_what_a_script_raised_is_told(tmp_path: Path) -> None:
         found["a"].do("exit", code=7)
         state = await one.gathering.until(runs(2))
         assert charged(state) == {"a": 1, "b": 0}
-        assert state.why == "a: local rank 0 exited 7"
+        assert state.why == "local rank 0 of a exited 7"
         await finish(one, *"ab")
 
 
@@ -147,7 +147,7 @@ async def test_T4_the_gangs_budget_ends_all_torchruns_at_once(tmp_path: Path) ->
         assert [await each.ends() for each in one.running] == [1, 1, 1]
         assert loop.time() - began < 60, "long before PyTorch's barrier of 300 s"
         assert one.gathering.state.closed is CloseReason.RESTARTS_EXHAUSTED
-        assert "c: local rank 0 was ended by signal 9; 1 restart used" in one.running[0].said()
+        assert "local rank 0 of c was ended by signal 9; 1 restart used" in one.running[0].said()
 
 
 @ROW("T6", level="pure")

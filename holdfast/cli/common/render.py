@@ -111,13 +111,15 @@ def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "", *, count
         overdue = not counted_down and each.at <= now and each.at != before
         spans = name.endswith(("grace", "pause")) or name.startswith("wait in queue")
         name += " ends" if spans and not overdue else ""
-        what = name if not cause or cause in why else f"{name}: {cause}"
+        what = name if not cause or cause in why else f"{name} ({cause})" if spans else f"{name}: {cause}"
         if overdue:
-            parts.append(f"overdue since {_clock(each.at, now)} ({ago(each.at, now)}): {what}")
+            late = f"{_clock(each.at, now)} ({ago(each.at, now)})"
+            parts.append(f"{what} ended at {late}" if spans else f"overdue since {late}: {what}")
         elif each.at != before:
             near = f" (in {age(each.at - now)})" if counted_down and each.at > now else ""
             parts.append(f"{_clock(each.at, now)}{near} {what}")
         else:
+            what = what if counted_down or each.at > now else what.replace(" by then", "")
             parts.append(what if what.startswith(("if ", "once ", "unless ")) else f"then {what}")
         before = each.at
     return packed(parts, " · ")

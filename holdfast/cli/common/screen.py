@@ -163,21 +163,17 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[
 
 
 def _record(heads: Sequence[str], row: Sequence[str], width: int) -> str:
-    """Return a row as lines: its first cell, and the others, each after its head; a mark has none, and stands after it.
-
-    Beside the first cell, which begins the row, stands the second one alone.
-    """
+    """Return a row as lines: its cells, each after its head; a mark has none, and stands before the cell after it."""
     parts, mark = list[str](), ""
-    for head, cell in zip(heads[1:], row[1:], strict=True):
+    for head, cell in zip(heads, row, strict=True):
         if not head:
             mark = cell
         elif cell:
             parts.append(" ".join(filter(None, (head, mark, cell))))
             mark = ""
-    lines = [row[0]]
-    for part in parts:
-        alone = len(lines) == 1 and lines[0] != row[0]
-        if not alone and len(lines[-1]) + 2 + len(part) <= width:
+    lines = parts[:1]
+    for part in parts[1:]:
+        if len(lines[-1]) + 2 + len(part) <= width:
             lines[-1] += f"  {part}"
         else:
             lines.append(f"  {part}")

@@ -196,6 +196,6 @@ def _phase(scale: _Scale, span: Span) -> Bar:
 
 def _due(scale: _Scale, due: Due) -> Bar:
     end = min(due.at, due.end)
-    came = "reached" if due.met else "not reached"
+    came = "ran out" if due.met else "ended early"
     title = f"until {due.at.astimezone(UTC):%H:%M:%S} ({came}): {due.what}"
     return scale.bar(due.begin, end, "met" if due.met else "unmet", "", title)

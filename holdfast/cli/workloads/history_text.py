@@ -24,7 +24,7 @@ def history(life: History) -> str:
     rows += [
         (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}")) for gap in life.gaps
     ]
-    text = table(("TIME (UTC)", "ATTEMPT", "IN PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
+    text = table(("RECORDED (UTC)", "ATTEMPT", "IN PHASE", "REASON", "WHAT HAPPENED"), [row for _, row in sorted(rows)])
     parts = [life.phase.value] if life.phase is not None else []
     parts += [counted(life.executions, "attempt"), counted(life.restarts, "restart")]
     parts += [budget.in_full() for budget in life.budgets]
@@ -75,7 +75,7 @@ def account(told: Account) -> str:
 
 
 def _good(goodput: float | None) -> str:
-    return f"; goodput {100 * goodput:.1f}% of the time neither queued nor suspended" if goodput is not None else ""
+    return f"; goodput {100 * goodput:.1f}% (time queued or suspended does not count)" if goodput is not None else ""
 
 
 def _time(spent: Mapping[Bucket, int]) -> list[str]:

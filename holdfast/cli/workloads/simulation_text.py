@@ -66,7 +66,7 @@ def _at(span: timedelta) -> str:
 def _summary(summary: Summary) -> list[str]:
     where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {summary.phase.value}"
     why = f" ({summary.reason}: {summary.message})" if summary.message else f" ({summary.reason})"
-    end = ("ended", "at {at}") if summary.finished else ("not over", "at {at}, where the simulation ends")
+    end = ("simulated", "until {at}") if summary.finished else ("not over", "at {at}, where the simulation ends")
     charged = f"{summary.restarts} ({summary.charged} charged, {summary.uncharged} uncharged)"
     rows = [
         ("outcome", f"{where}{why}"),
@@ -102,7 +102,7 @@ def _deadlines(summary: Summary) -> str:
             str(one.attempt or "-"),
             _at(one.set_at),
             _at(one.due),
-            "reached" if one.fell_due else "not reached",
+            "ran out" if one.fell_due else "ended early",
         )
         for one in summary.deadlines
     ]

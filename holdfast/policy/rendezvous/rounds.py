@@ -185,7 +185,7 @@ def _running(state: GangState, now: datetime, *, heard: bool) -> GangState:
 
 def _charged(state: GangState, one: MemberRecord, now: datetime) -> GangState:
     """Charge the failure to the member that failed first, and to no other (rows T3-T5)."""
-    limit, why = state.gang.max_restarts, f"{one.join.member}: {words(one)}"
+    limit, why = state.gang.max_restarts, words(one)
     if one.restarts >= limit:
         return closed(state, CloseReason.RESTARTS_EXHAUSTED, f"{why}; {counted(limit, 'restart')} used")
     after = _again(state, why, now)
@@ -204,7 +204,7 @@ def _finishing(state: GangState, now: datetime, *, heard: bool) -> GangState:
         one = failed[0]
         spent = one.restarts >= state.gang.max_restarts
         reason = CloseReason.RESTARTS_EXHAUSTED if spent else CloseReason.MEMBER_FAILED
-        return closed(state, reason, f"{one.join.member} failed after another had succeeded: {words(one)}")
+        return closed(state, reason, f"{words(one)} after another member had succeeded")
     for name, how, _ in losses(state):
         record = state.members.get(name)
         # A member that is only silent may have succeeded, and has until the barrier to report it.
@@ -307,9 +307,9 @@ def _was_killed(one: WorkerFailure) -> bool:
 
 
 def words(one: MemberRecord) -> str:
-    """Return a text about the decisive failure of a member's workers: `local rank 0 exited 3`."""
+    """Return a text about the decisive failure of a member's workers: `local rank 0 of train-1-x exited 3`."""
     first = decisive(one)
     how = f"was ended by signal {first.signal}" if first.signal is not None else f"exited {first.exit_code}"
     if first.signal is None and first.exit_code is None:
         how = "could not be started"
-    return f"local rank {first.local_rank} {how}"
+    return f"local rank {first.local_rank} of {one.join.member} {how}"

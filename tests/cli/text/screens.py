@@ -101,7 +101,7 @@ def _in_a_gang() -> str:
     life = Life().runs()
     told = status_of(life.spec, life.state, life.now, "u-1")
     gang = test_gang_text.status(
-        why="train-1-x: local rank 0 exited 3",
+        why="local rank 0 of train-1-x exited 3",
         absent={"train-2-k": "it was preempted"},
         present=2,
         participants=2,

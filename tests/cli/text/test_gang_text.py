@@ -28,8 +28,8 @@ def status(**changes: Any) -> GangStatus:
 
 
 def test_a_round_that_runs_says_who_is_in_it_and_why_it_began() -> None:
-    assert gang(status(why="train-1-x: local rank 0 exited 3")) == (
-        "round 3 is running with 3 members (2 to 4 allowed)\nit began because train-1-x: local rank 0 exited 3"
+    assert gang(status(why="local rank 0 of train-1-x exited 3")) == (
+        "round 3 is running with 3 members (2 to 4 allowed)\nit began because local rank 0 of train-1-x exited 3"
     )
 
 

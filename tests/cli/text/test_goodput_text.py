@@ -15,7 +15,7 @@ from tests.past.recorded import story
 from tests.past.test_simulated_lives import document, lived, script
 from tests.replay.record import HISTORIES
 
-OF = "of the time neither queued nor suspended"
+OF = "(time queued or suspended does not count)"
 
 
 def files(scenario: str) -> list[str]:

@@ -263,7 +263,7 @@ def life_read() -> History:
 
 def test_history_says_what_is_left_out() -> None:
     heads, gap, last, *_, note = history_text.history(life_read()).splitlines()
-    assert heads.split() == ["TIME", "(UTC)", "ATTEMPT", "IN", "PHASE", "REASON", "WHAT", "HAPPENED"]
+    assert heads.split() == ["RECORDED", "(UTC)", "ATTEMPT", "IN", "PHASE", "REASON", "WHAT", "HAPPENED"]
     assert gap.endswith("8 causes are not known: Temporal no longer keeps the run they were in")
     one = life_read().model_copy(update={"gaps": (Gap(first=8, last=8, why="lost"),)})
     assert "1 cause is not known: lost" in history_text.history(one)

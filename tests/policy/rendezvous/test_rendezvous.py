@@ -67,7 +67,7 @@ def test_T2_who_has_not_finished_after_the_barrier_is_terminated() -> None:
 def test_T3_a_failure_is_charged_to_its_member_and_all_begin_another_round() -> None:
     one = Meeting().start("a", "b", "c").fails("a", 3)
     assert one.kinds == dict.fromkeys("abc", "Rejoin")
-    assert one.state.why == "a: local rank 0 exited 3"
+    assert one.state.why == "local rank 0 of a exited 3"
     one.obey().wait(30).obey()
     assert one.left == {"a": 2, "b": 3, "c": 3}
     assert one.kinds == dict.fromkeys("abc", "Run")
@@ -138,7 +138,7 @@ def test_T4_a_member_with_no_restart_left_closes_the_rendezvous_at_once() -> Non
     one.fails("a", 7)
     assert one.now == before
     assert one.state.closed is CloseReason.RESTARTS_EXHAUSTED
-    assert one.state.why == "a: local rank 0 exited 7; 1 restart used"
+    assert one.state.why == "local rank 0 of a exited 7; 1 restart used"
     assert {told.kind for told in one.told.values()} == {DirectiveKind.FINISH}
     assert one.deadlines == ()
 
