@@ -22,6 +22,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from bench.audit import mark, whole
 from holdfast.local import Stack
 from tests.e2e.ground.site import until
 from tests.e2e.witness.audit import since
@@ -41,14 +42,13 @@ class Reviews:
 
     def __init__(self, stack: Stack, user: str) -> None:
         self._log, self._user = stack.audit_log, user
-        begun = self._log.stat()
-        self._place = (begun.st_ino, begun.st_size)
+        self._begun = mark(self._log)
 
     def count(self) -> int:
         found = 0
-        for log in since(self._log, *self._place):
-            for line in log:
-                if b"tokenreviews" in line and line.endswith(b"\n"):
+        for log in since(self._log, self._begun):
+            for line in whole(log):
+                if b"tokenreviews" in line:
                     found += json.loads(line)["user"]["username"] == self._user
         return found
 
