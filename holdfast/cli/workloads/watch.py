@@ -149,7 +149,9 @@ class Seen:
         from holdfast.cli.common import render
 
         fresh = min(max(status.causes_total - self._total, 0), len(status.causes))
-        causes = status.causes[-fresh:] if fresh else ()
+        # The transition to a removal may have been told before its cause is recorded.
+        told = self._before.message if self._before is not None else ""
+        causes = [one for one in (status.causes[-fresh:] if fresh else ()) if one.message != told]
         lines = [render.caused(cause) for cause in causes]
         if render.is_transition(self._before, status):
             line = render.transition(self._before, status)

@@ -95,11 +95,13 @@ def renamed(text: str, own: str) -> str:
         head = re.match(r"(NAMESPACE|WORKLOAD) {2,}", line)
         if head is None:
             continue
-        rows = list(takewhile(lambda each: each.startswith(own), lines[at + 1 :]))
-        cells = [head[1], *(each[: head.end()].rstrip().replace(own, NAMESPACE) for each in rows)]
-        wide = max(map(len, cells)) + 2
-        rest = [each[head.end() :] for each in (line, *rows)]
-        lines[at : at + len(cells)] = [cell.ljust(wide) + more for cell, more in zip(cells, rest, strict=True)]
+        wide = head.end()
+        row = re.compile(rf"{re.escape(own)}.{{{wide - 2 - len(own)}}}  ")
+        rows = list(takewhile(row.match, lines[at + 1 :]))
+        cells = [head[1], *(each[:wide].rstrip().replace(own, NAMESPACE) for each in rows)]
+        needed = max(map(len, cells)) + 2
+        rest = [each[wide:] for each in (line, *rows)]
+        lines[at : at + len(cells)] = [cell.ljust(needed) + more for cell, more in zip(cells, rest, strict=True)]
     return "\n".join(lines).replace(own, NAMESPACE) + "\n"
 
 
@@ -163,11 +165,11 @@ class Reader:
         await asyncio.to_thread(path.write_text, yaml.safe_dump(document), encoding="utf-8")
         await command(self.space.site, "submit", str(path), "-n", self.space.namespace)
 
-    async def shows(self, name: str, words: str) -> None:
-        """Wait until the status of a workload has these words."""
+    async def shows(self, name: str, words: str, by: str = "status") -> None:
+        """Wait until the status of a workload, or what another command prints of it, has these words."""
 
         async def there() -> bool:
-            return words in (await run(self.space.site, "status", f"{self.space.namespace}/{name}")).out
+            return words in (await run(self.space.site, by, f"{self.space.namespace}/{name}")).out
 
         await until(there, 60, f"{name}: {words}")
 
@@ -243,6 +245,7 @@ async def _before_monday(reader: Reader) -> None:
     await space.finalize("v1", "Pod", held["metadata"]["name"], FOREIGN_FINALIZER)
     await command(space.site, "cancel", f"{space.namespace}/train-b", "--reason", "no longer wanted")
     await reader.until("train-b", "Terminating")
+    await reader.shows("train-b", "forcing out", by="explain")
 
 
 def queued(name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import yaml
 
 from holdfast import formats
+from holdfast.activities.kube.client import NotFound
 from holdfast.model import Status
 from tests.e2e.ground.site import until
 from tests.e2e.ground.space import Handle, Space
@@ -45,8 +46,8 @@ async def jobs(space: Space, jobset: str) -> dict[str, Json]:
     }
 
 
-async def end_pod(space: Space, job: str, code: int, index: int = 0) -> None:
-    """Have the running pod of a Job (and an index) end with an exit code."""
+async def _running(space: Space, job: str, index: int) -> str:
+    """Wait until the pod of a Job and an index runs, and return its name."""
     labels = f"batch.kubernetes.io/job-name={job},{INDEX}={index}"
 
     async def running() -> bool:
@@ -55,13 +56,26 @@ async def end_pod(space: Space, job: str, code: int, index: int = 0) -> None:
 
     await until(running, 300, f"the pod of {job} with index {index} runs")
     (pod,) = await space.site.objects("v1", "Pod", space.namespace, labels)
+    return pod["metadata"]["name"]
+
+
+async def _end(space: Space, pod: str, code: int) -> None:
     steer = {"kwok_fail": "0s", "kwok_exit_code": str(code)} if code else {"kwok_complete": "0s"}
-    await space.site.annotate("Pod", pod["metadata"]["name"], space.namespace, **steer)
+    await space.site.annotate("Pod", pod, space.namespace, **steer)
+
+
+async def end_pod(space: Space, job: str, code: int, index: int = 0) -> None:
+    """Have the running pod of a Job (and an index) end with an exit code."""
+    await _end(space, await _running(space, job, index), code)
 
 
 async def end_pods(space: Space, code: int, *ends: tuple[str, int]) -> None:
-    """Have several pods end at once, each told by its Job and index."""
-    await asyncio.gather(*(end_pod(space, job, code, index) for job, index in ends))
+    """Have several pods end at once, each told by its Job and index; the first may have all others deleted."""
+    pods = await asyncio.gather(*(_running(space, job, index) for job, index in ends))
+    ended = await asyncio.gather(*(_end(space, pod, code) for pod in pods), return_exceptions=True)
+    for one in ended:
+        if isinstance(one, BaseException) and not isinstance(one, NotFound):
+            raise one
 
 
 async def has_failed(space: Space, job: str) -> None:

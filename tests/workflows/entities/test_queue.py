@@ -186,14 +186,14 @@ async def test_who_waits_is_let_in_as_others_let_go(opens: Opens):
     assert (order.admit, order.uid, order.turn) == (True, "a", 1)
     b = await scene.asks("b")
     status = await scene.shows(1, 1)
-    assert status.message == "1 waiting; default/b is first: it requests 2 pods, and 0 of 2 are free"
+    assert status.message == f"1 waiting; team/b-{scene.queue.name} is first: it requests 2 pods, and 0 of 2 are free"
     await scene.says("a", Standing.RELEASED)
     assert (await told(b))[0].admit
     await scene.says("b", Standing.RELEASED)
     await scene.shows(0, 0)
     await scene.run.cancel("the team moved")
     status = await scene.handle.result()
-    assert QueueStatus.model_validate(status).message == "it is to end: the team moved"
+    assert QueueStatus.model_validate(status).message == "it is to be deleted: the team moved"
     await replays(scene.handle)
 
 
