@@ -20,10 +20,10 @@ _WIDTH: Final = 160
 _NAMED: Final = 3
 _ORDER: Final = tuple(ItemPhase)
 _AFTER: Final = {
-    EdgeKind.SUCCESS: "succeeds",
-    EdgeKind.FAILURE: "fails",
-    EdgeKind.ANY: "ends",
-    EdgeKind.CORRESPONDING: "succeeds, task by task",
+    EdgeKind.SUCCESS: "to succeed",
+    EdgeKind.FAILURE: "to fail",
+    EdgeKind.ANY: "to end",
+    EdgeKind.CORRESPONDING: "to succeed, task by task",
 }
 """The end of the node before that it comes after; a mutex has no order."""
 
@@ -58,7 +58,7 @@ def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
         parts.append(f"since {_listed(why)}")
     if shown:
         also = "also " if above and all(edge.node != above for edge in shown) else ""
-        parts.append(f"{also}after {', '.join(f'{edge.node} {_AFTER[edge.on]}' for edge in shown)}")
+        parts.append(f"{also}needs {', '.join(f'{edge.node} {_AFTER[edge.on]}' for edge in shown)}")
     if apart:
         parts.append(f"never beside {', '.join(apart)}")
     return "  ".join(parts)

@@ -95,6 +95,12 @@ def _lost(summary: Summary) -> str:
     return format_duration(summary.lost) + (f" ({', '.join(parts)})" if parts else "")
 
 
+def _outcome(what: str, *, met: bool) -> str:
+    if what.endswith("deletion"):
+        return "done" if met else "not needed"
+    return "ran out" if met else "ended early"
+
+
 def _deadlines(summary: Summary) -> str:
     rows: Sequence[tuple[str, ...]] = [
         (
@@ -102,7 +108,7 @@ def _deadlines(summary: Summary) -> str:
             str(one.attempt or "-"),
             _at(one.set_at),
             _at(one.due),
-            "ran out" if one.fell_due else "ended early",
+            _outcome(one.what, met=one.fell_due),
         )
         for one in summary.deadlines
     ]

@@ -198,8 +198,8 @@ def enlisted(
     request = edit(request, enlisted=True, uid=request.uid or uid, service=service, again=None, tries=0)
     state = _unless_heard(state, request, now)
     if request.action is NodeAction.WIPE:
-        note = f'; its note says "{request.why}"' if request.why else ""
-        since = Quarantine(since=now, why=f"waits for wipe (request {number}){note}")
+        note = f', asked for with the note "{request.why}"' if request.why else ""
+        since = Quarantine(since=now, why=f"waits for wipe (request {number}{note})")
         return edit(state, quarantined={**state.quarantined, request.node: since})
     return state
 

@@ -17,7 +17,7 @@ def status(**changes: object) -> BrokerStatus:
         message=MESSAGE,
         cycle=7,
         looked_at=NOW - timedelta(seconds=30),
-        asked=(Asked(workload="workload/dev/team/train", why="8 pods have not saved for 2h"),),
+        asked=(Asked(workload="workload/dev/team/train", why="it has 8 pods, and has not saved for 2h"),),
         asked_total=12,
     )
     return told.model_copy(update=changes)
@@ -30,7 +30,7 @@ def test_a_broker_says_how_many_save_and_whom_it_asked_why() -> None:
         "at most 2 save at once; 12 requests so far",
         "",
         "WORKLOAD    ASKED BECAUSE",
-        "team/train  8 pods have not saved for 2h",
+        "team/train  it has 8 pods, and has not saved for 2h",
     ]
 
 

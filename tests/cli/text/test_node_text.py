@@ -66,7 +66,7 @@ def test_nodes_and_requests_are_told_with_what_they_wait_for() -> None:
         "2   wipe            node-7  5m   https://bmc does not answer: connection refused; next try at 02:18:20 UTC",
         "",
         "QUARANTINED NODE  FOR  REASON",
-        'node-7            5m   waits for wipe (request 2); its note says "released"',
+        'node-7            5m   waits for wipe (request 2, asked for with the note "released")',
         "",
         "ID  ENDED ACTION  NODE    RESULT  AGO  MESSAGE",
         "1   boot          node-1  Done    5m   its power is On",

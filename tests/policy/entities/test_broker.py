@@ -84,7 +84,10 @@ def test_L11_all_that_run_are_weighed_and_the_most_overdue_are_asked_as_storage_
     assert (
         told.message == "5 workloads can save their state; 0 save now; 3 are due: 2 are asked now, 1 waits for its turn"
     )
-    assert "4 pods have not saved for 1d; a checkpoint that lasts 1m is worth its cost every" in told.asked[0].why
+    assert (
+        "it has 4 pods, and has not saved for 1d; a checkpoint that lasts 1m is worth its cost every"
+        in told.asked[0].why
+    )
 
 
 @ROW("L11", level="pure")
@@ -130,7 +133,9 @@ def test_those_that_did_not_answer_are_counted_and_told() -> None:
 def test_whoever_is_asked_hears_how_long_its_last_one_took(cost: float | None, said: str) -> None:
     seen = policy.weighed(BROKER, [one("a", 24, cost=cost)], saving=0, unheard=0, now=NOW)
     _, (asked,) = policy.looked(policy.begun(BROKER), seen, NOW)
-    assert asked.why.startswith(f"1 pod has not saved for 1d; a checkpoint that {said} is worth its cost every ")
+    assert asked.why.startswith(
+        f"it has 1 pod, and has not saved for 1d; a checkpoint that {said} is worth its cost every "
+    )
 
 
 def test_one_that_takes_no_request_leaves_its_place_to_others() -> None:
@@ -210,7 +215,7 @@ def test_the_message_counts_in_the_right_number(running: int, saving: int, due: 
 def test_the_page_in_the_ui_says_whom_it_asked_and_why() -> None:
     assert "it has not looked yet" in policy.details(policy.begun(BROKER))
     state, _ = policy.looked(policy.begun(BROKER), policy.weighed(BROKER, [one("a", 24)], 0, 0, NOW), NOW)
-    assert "- team/a: 1 pod has not saved for 1d" in policy.details(state)
+    assert "- team/a: it has 1 pod, and has not saved for 1d" in policy.details(state)
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,10 @@ def test_what_is_only_waited_for_is_looked_at_ever_more_rarely_and_every_minute_
 
 @pytest.mark.parametrize(
     ("why", "said"),
-    [("", "waits for wipe (request 1)"), ("released", 'waits for wipe (request 1); its note says "released"')],
+    [
+        ("", "waits for wipe (request 1)"),
+        ("released", 'waits for wipe (request 1, asked for with the note "released")'),
+    ],
 )
 def test_a_quarantine_names_its_request_and_the_reason_if_there_is_one(why: str, said: str):
     play = Play()
