@@ -115,7 +115,8 @@ def _why(broker: Broker, one: Candidate, now: datetime) -> str:
         lasts = f"lasts {format_duration(timedelta(seconds=round(one.cost, 1)))}"
     unsaved = format_duration(timedelta(seconds=round((now - one.since).total_seconds())))
     due = format_duration(timedelta(seconds=round(interval(broker, one).total_seconds())))
-    return f"it has {counted(one.pods, 'pod')}, and has not saved for {unsaved}; a checkpoint that {lasts} is worth its cost every {due}"
+    has = f"it has {counted(one.pods, 'pod')}, and has not saved for {unsaved}"
+    return f"{has}; a checkpoint that {lasts} is worth its cost every {due}"
 
 
 def status(state: BrokerState) -> BrokerStatus:
