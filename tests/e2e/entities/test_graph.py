@@ -133,7 +133,7 @@ async def test_L31_the_published_example_as_typed(space: Space, tmp_path: Path):
     assert "graph etl" in await typed.submit()
     drawn = await command(space.site, "graph", typed.full)
     assert "train [3 tasks]" in drawn
-    assert "train (success, task by task)" in drawn
+    assert "train to succeed, task by task" in drawn
     assert "never beside train" in drawn
     status = await typed.ends()
     assert (status.phase, status.counts) == (Phase.SUCCEEDED, {"Succeeded": 9, "Cancelled": 1})
