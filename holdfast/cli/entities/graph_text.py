@@ -11,21 +11,14 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from holdfast.cli.common import screen
-from holdfast.model.entities.graph import EdgeKind, GraphNode, GraphStatus, ItemPhase
+from holdfast.model.entities.graph import Edge, EdgeKind, GraphNode, GraphStatus, ItemPhase
 from holdfast.model.words import counted
-from holdfast.policy.entities.graph import is_there
+from holdfast.policy.entities.graph import DONE, is_there
 
 _WIDTH: Final = 160
 """Columns of a drawing that goes to no terminal."""
 _NAMED: Final = 3
 _ORDER: Final = tuple(ItemPhase)
-_AFTER: Final = {
-    EdgeKind.SUCCESS: "to succeed",
-    EdgeKind.FAILURE: "to fail",
-    EdgeKind.ANY: "to end",
-    EdgeKind.CORRESPONDING: "to succeed, task by task",
-}
-"""The end of the node before that it comes after; a mutex has no order."""
 
 
 def drawn(told: GraphStatus) -> str:
@@ -58,10 +51,15 @@ def _line(told: GraphStatus, node: GraphNode, above: str) -> str:
         parts.append(f"since {_listed(why)}")
     if shown:
         also = "also " if above and all(edge.node != above for edge in shown) else ""
-        parts.append(f"{also}needs {', '.join(f'{edge.node} {_AFTER[edge.on]}' for edge in shown)}")
+        parts.append(f"{also}needs {', '.join(map(_end, shown))}")
     if apart:
         parts.append(f"never beside {', '.join(apart)}")
     return "  ".join(parts)
+
+
+def _end(edge: Edge) -> str:
+    """Return how the node before must end: `train to succeed, task by task`."""
+    return f"{edge.node} to {DONE[edge.on]}" + (", task by task" if edge.on is EdgeKind.CORRESPONDING else "")
 
 
 def doing(told: GraphStatus) -> str:

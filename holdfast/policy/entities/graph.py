@@ -35,12 +35,13 @@ _SHOWN: Final = 20
 _NAMED: Final = 3
 """How many dependencies one sentence names."""
 _WAITS: Final = {ItemPhase.AWAITED, ItemPhase.BLOCKED}
-_DONE: Final = {
+DONE: Final = {
     EdgeKind.SUCCESS: "succeed",
     EdgeKind.CORRESPONDING: "succeed",
     EdgeKind.FAILURE: "fail",
     EdgeKind.ANY: "end",
 }
+"""How the node before must end, for people; a mutex has no order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class _Books:
         good, bad = counts[ItemPhase.SUCCEEDED], counts[ItemPhase.FAILED]
         lost = counts[ItemPhase.CANCELLED] + counts[ItemPhase.REFUSED]
         ended = good + bad + counts[ItemPhase.CANCELLED]
-        waits = f"{other.name} to {_DONE[edge.on]}"
+        waits = f"{other.name} to {DONE[edge.on]}"
         if total > 1:
             waits += f" ({ended} of {total} tasks have ended)"
         match edge.on:
