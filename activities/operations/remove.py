@@ -44,6 +44,9 @@ POLL_SHARE = 0.2
 UNTOLD_SECONDS = 1.0
 """Seconds that the removal of a workload that has ended may last before its anchor shows it."""
 TELL_SECONDS = 3.0
+TELL_LAST = 15.0
+TELLS_A_SECOND = 20.0
+"""When many removals run at once, each shows less often what is left: that slows all of them."""
 TELL_SHARE = 20.0
 """Listings of what is left are this many times the last one's duration apart, so they do not slow a large removal."""
 FOLLOW_SECONDS = 0.25
@@ -64,9 +67,9 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
-        untold = UNTOLD_SECONDS if _shows_its_end(site, given) else 0.0
+        tells_late = _shows_its_end(site, given)
         rounds = _Graceful(site, given, deadline, following)
-        removed = await _until_gone(site, given, rounds, deadline, following, untold)
+        removed = await _until_gone(site, given, rounds, deadline, following, tells_late=tells_late)
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
 
@@ -112,9 +115,13 @@ async def _until_gone(
     rounds: _Rounds,
     deadline: Deadline,
     following: Following | None = None,
-    untold: float = 0.0,
+    *,
+    tells_late: bool = False,
 ) -> Removed:
-    """Run rounds until all is proven gone, or time is up; for `untold` seconds, without telling that it has begun."""
+    """Run rounds until all is proven gone, or time is up.
+
+    `tells_late`: whether the anchor need not show that it has begun, unless it lasts.
+    """
     site.check(given.target)
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -124,7 +131,7 @@ async def _until_gone(
         reported = deleted = False
         while True:
             try:
-                quick = clock() - begun < untold
+                quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, TELL_LAST, TELLS_A_SECOND)
                 reported = reported or (not quick and await _report_begun(site, given, pulse))
                 if not known:
                     owners = await attempts_of(site, given.target)
@@ -229,7 +236,7 @@ class _Graceful:
         await _delete_owners(self._site, self._given, owner)
         now = asyncio.get_running_loop().time()
         self._deadline.dying(now, time_of(since))
-        if now - self._looked_at < max(TELL_SECONDS, TELL_SHARE * self._look):
+        if now - self._looked_at < max(Pulse.spread(TELL_SECONDS, TELL_LAST, TELLS_A_SECOND), TELL_SHARE * self._look):
             return None
         remains = await find_remains(self._site, self._given)
         self._looked_at = asyncio.get_running_loop().time()

@@ -282,10 +282,21 @@ class Pulse:
             if kind is not None:
                 self._tell()
 
+    @classmethod
+    def spread(cls, least: float, most: float, a_second: float) -> float:
+        """Return after how many seconds each operation does something again, so that all together do it less often.
+
+        Args:
+            least: Seconds, for few operations.
+            most: Seconds, however many there are.
+            a_second: How often all operations of this process do it in a second.
+        """
+        return min(most, max(least, cls._beating / a_second))
+
     async def _beat(self) -> None:
         while True:
             # An operation that ends within a second sends no heartbeat.
-            await asyncio.sleep(min(BEAT_LAST, max(BEAT_FIRST, Pulse._beating / BEATS_A_SECOND)))
+            await asyncio.sleep(Pulse.spread(BEAT_FIRST, BEAT_LAST, BEATS_A_SECOND))
             self._tell()
 
     def _tell(self) -> None:
