@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from holdfast.activities.entities.over import is_over
 from holdfast.activities.entities.queues import look_queue
 from holdfast.activities.entities.sensitive import any_sensitive
 from holdfast.activities.evidence.store import EvidenceStore
-from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.nodes import Marks, Silence
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import Kube
 from holdfast.activities.nodes import provisioner
@@ -104,7 +103,7 @@ class ClusterActivities:
         limits: Limits,
         sight: Sight | None = None,
         marks: Marks | None = None,
-        silence: timedelta = timedelta(seconds=100),
+        silence: Silence | None = None,
         rendezvous: str = "",
         data: Data | None = None,
         provisioning: Provisioning | None = None,
@@ -133,7 +132,7 @@ class ClusterActivities:
             encrypted: whether this worker encrypts what Temporal stores.
             evidence: where evidence of failed attempts is kept; None where this worker keeps none.
         """
-        seeing = (sight or kube.sight, marks or Marks(), silence)
+        seeing = (sight or kube.sight, marks or Marks(), silence or Silence())
         self._provisioning = provisioning
         self._identities = Identities()
         where = (cluster, cluster_uid, installation)

@@ -86,13 +86,14 @@ def view_of(
         released=component.expected_pods - expected,
         overrun=max(0, wanted - component.expected_pods),
         starting=_starting(pods, counts),
-        backs_off_until=_backs_off_until(component, facts, pods) if failed_pods else None,
+        backs_off_until=_backs_off_until(component, facts, pods) if counts.failed else None,
     )
     failures = [_pod_failure(pod, look) for pod in failed_pods]
     failures += [_pod_failure(pod, look) for pod in pods if pod.restarted and not complete]
     if look.marks and not view.complete:
         alive = [pod for pod in pods if pod.state is not PodState.FAILED]
-        failures += on_marked([*alive, *failed_pods], look.marks, look.attempt, look.at)
+        failed = [pod for pod in failed_pods if pod.state is PodState.FAILED]
+        failures += on_marked([*alive, *failed], look.marks, look.attempt, look.at)
     if facts is not None and verdicts:
         failures.append(_verdict(component, facts, verdicts[0], look))
     if look.submitted and not present:
@@ -218,16 +219,19 @@ def _together(counts: Sequence[PodCounts]) -> PodCounts:
 
 
 def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int) -> tuple[PodCounts, list[PodFacts]]:
-    """Count an object's pods, and return the failed ones that have not been replaced (row A18)."""
+    """Count an object's pods, and return those that failed or were displaced, and have not been replaced (row A18)."""
     states = dict.fromkeys(PodState, 0)
     for pod in pods:
         states[pod.state] += 1
     failed = [pod for pod in pods if pod.state is PodState.FAILED]
+    displaced = [pod for pod in pods if pod.state is PodState.TERMINATING and pod.reason]
     if _is_pod(component):
         unreplaced = len(failed)  # It has no controller that would replace it.
     else:
         standing = states[PodState.PENDING] + states[PodState.RUNNING] + states[PodState.SUCCEEDED]
-        unreplaced = min(len(failed), max(0, expected - standing))
+        lacking = max(0, expected - standing)
+        unreplaced = min(len(failed), lacking)
+        displaced = displaced[: lacking - unreplaced]
     # A controller replaces the pods that failed first, so the last ones are those still unreplaced.
     failed.sort(key=_failed_at)
     counts = PodCounts(
@@ -238,7 +242,7 @@ def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int)
         failed=unreplaced,
         terminating=states[PodState.TERMINATING],
     )
-    return counts, failed[len(failed) - unreplaced :]
+    return counts, [*failed[len(failed) - unreplaced :], *displaced]
 
 
 def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: PodCounts) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from holdfast import names
 from holdfast.activities.facts.node_annotations import word_on
@@ -34,6 +34,14 @@ CONDITIONS: Final = (
 """Faults of memory and buses, disks and accelerators, as node-problem-detector and EKS's monitoring agent name them.
 
 Kernel, network and runtime problems are not among them: those may pass, and pods survive them."""
+
+
+class Silence(NamedTuple):
+    """The longest time that a node is silent before it is found Down; zero where no monitor finds it."""
+
+    usual: timedelta = timedelta(seconds=100)
+    sensitive: timedelta = timedelta(seconds=340)
+    """For sensitive workloads."""
 
 
 @dataclass(frozen=True, slots=True)

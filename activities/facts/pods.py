@@ -58,7 +58,8 @@ class PodState(Enum):
 class PodFacts:
     """All that is needed of a pod: small enough to keep hundreds of thousands of them.
 
-    The fields from `failure_class` to `waits_from` are set only for a pod that failed, or that cannot start yet.
+    The fields from `failure_class` to `waits_from` are set only for a pod that failed, that cannot start yet, or that
+    was evicted, preempted or lost with its node and is being deleted.
     """
 
     uid: str
@@ -116,6 +117,8 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
     waits = waits_alone(at_barrier)
     if state is PodState.FAILED:
         facts |= _failure(raw, status)
+    elif state is PodState.TERMINATING:
+        facts |= _displaced(status)
     elif at_barrier is not None and waits:
         facts |= _restarted(raw, status, waits, at_barrier.since)
     elif state is PodState.PENDING and facts["node"]:
@@ -168,6 +171,20 @@ def _failure(raw: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any
         "failure_time": time_of(container.get("finishedAt"))
         or time_of(disruption.get("lastTransitionTime"))
         or time_of(_condition(status, "Ready", "False").get("lastTransitionTime")),
+    }
+
+
+def _displaced(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the failure of a pod that Kubernetes takes from its node; empty if a person or its controller ends it."""
+    disruption = _condition(status, "DisruptionTarget")
+    reason = str(disruption.get("reason") or "")
+    if reason not in _NODE_LOST | _DISPLACED:
+        return {}
+    return {
+        "failure_class": FailureClass.NODE_LOST,
+        "reason": intern(reason),
+        "message": intern(one_line(str(disruption.get("message") or ""), MESSAGE_MAXIMUM)),
+        "failure_time": time_of(disruption.get("lastTransitionTime")),
     }
 
 

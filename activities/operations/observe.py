@@ -152,7 +152,7 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
     if not heard:
         return None
     at, name = min(heard)
-    return Quiet(node=name, renewed=at, down_at=at + site.silence)
+    return Quiet(node=name, renewed=at, down_at=at + site.silence.usual, lost_at=at + site.silence.sensitive)
 
 
 async def _component(

@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
-from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.nodes import Marks, Silence
 from holdfast.activities.kube.batch import Gathered
 from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.client import (
@@ -64,8 +64,7 @@ class Site:
     limits: Limits
     sight: Sight = field(default_factory=Sight)
     marks: Marks = field(default_factory=Marks)
-    silence: timedelta = timedelta(seconds=100)
-    """The longest time that a node is silent before it is found Down."""
+    silence: Silence = field(default_factory=Silence)
     rendezvous: str = ""
     """Where pods reach the rendezvous of their gang: a URL without the path; empty where they cannot."""
     rendezvous_ca: Callable[[], str] = str

@@ -290,6 +290,8 @@ class Quiet(Payload):
     renewed: Time
     down_at: Time
     """When the node will be declared Down if it stays silent."""
+    lost_at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When it will be declared Down for sensitive workloads too."""
 
 
 class Observation(Payload):

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from holdfast import __version__, names
-from holdfast.activities.facts.nodes import CONDITIONS, LABELS, TAINTS, Marks
+from holdfast.activities.facts.nodes import CONDITIONS, LABELS, TAINTS, Marks, Silence
 from holdfast.activities.nodes.redfish import Access
 from holdfast.activities.nodes.redfish import is_installed as redfish_is_installed
 from holdfast.codec.keyfile import read as read_keys
@@ -555,9 +555,11 @@ class Settings(BaseSettings):
         )
 
     @property
-    def silence(self) -> timedelta:
+    def silence(self) -> Silence:
         """The longest silence of a node before it is found Down; zero if the node monitor is off."""
-        return self.node_timings.until_down + DECIDED_WITHIN if self.node_monitor else timedelta(0)
+        if not self.node_monitor:
+            return Silence(timedelta(0), timedelta(0))
+        return Silence(*(one + DECIDED_WITHIN for one in (self.node_timings.until_down, self.node_timings.until_lost)))
 
     @property
     def acts_on_cluster(self) -> bool:

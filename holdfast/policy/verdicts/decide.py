@@ -302,7 +302,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
     if submitted and (state.looked_at is None or state.looked_at < when):
         return Look(f"confirming before it is acted on: {ruling.failure.sentence()}", decides=True)
-    held = open_fate(state, ruling, now)
+    held = open_fate(spec, state, ruling, now)
     if held is not None:
         return held
     if ruling.action.kind is ActionKind.FAIL:

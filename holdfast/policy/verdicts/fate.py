@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.model import ActionKind, Failure, FailureClass, Policy, Reason, Scope, State
+from holdfast.model import ActionKind, Failure, FailureClass, Policy, Reason, Scope, State, Workload
 from holdfast.policy.attempt.health import current
 from holdfast.policy.failures.avoided_nodes import speaks_of_loss
+from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.rules import SKEW, Ruling, rule_on
 from holdfast.policy.values.decision import Look, Wait
 
@@ -25,21 +26,26 @@ def matters(policy: Policy) -> bool:
     return fatal and rule_on(policy, lost).action.kind is ActionKind.RESTART
 
 
-def open_fate(state: State, ruling: Ruling, now: datetime) -> Look | Wait | None:
+def open_fate(spec: Workload, state: State, ruling: Ruling, now: datetime) -> Look | Wait | None:
     """Return what to wait for before a failure ends the workload; None if nothing.
 
     When a node is lost with one rank of a gang, the other ranks exit within seconds, long before that node is Down.
     So a final failure waits until each node that still runs pods of the workload has renewed after the failure, or has
-    had the time to be found Down.
+    had the time to be found Down. That is longer for sensitive workloads, and no node is found Down while nobody sees
+    the cluster (row L4).
     """
     failure, seen = ruling.failure, current(state)
     if ruling.action.kind is not ActionKind.FAIL or failure.cls is not FailureClass.APP or not matters(state.policy):
         return None
     quiet = seen.quietest if seen is not None else None
     # The time of the failure is by one node's clock, and the time of the renewal by another's.
-    if quiet is None or quiet.renewed > failure.time + SKEW or state.looked_at is None or now >= quiet.down_at:
+    if quiet is None or quiet.renewed > failure.time + SKEW or state.looked_at is None:
+        return None
+    found_at = quiet.lost_at if spec.sensitive and quiet.lost_at is not None else quiet.down_at
+    found_at = due(quiet.renewed, found_at - quiet.renewed, state.blind)
+    if now >= found_at:
         return None
     why = f"held until {quiet.node} is heard of, or is Down: {failure.sentence()}"
     dues = [quiet.renewed + after for after in LOOKS]
-    due = next((at for at in dues if at > state.looked_at and at < quiet.down_at), quiet.down_at)
-    return Wait(due, why) if now < due else Look(f"has {quiet.node} been heard of: {failure.sentence()}")
+    next_due = next((at for at in dues if state.looked_at < at < found_at), found_at)
+    return Wait(next_due, why) if now < next_due else Look(f"has {quiet.node} been heard of: {failure.sentence()}")

@@ -69,6 +69,22 @@ def test_class(status: dict[str, Any], cls: FailureClass, reason: str, exit_code
     assert (facts.failure_class, facts.reason, facts.exit_code) == (cls, reason, exit_code)
 
 
+@pytest.mark.row("L22", level="pure")
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_L22_a_pod_that_kubernetes_takes_from_its_node_is_lost_from_its_deletion_on(phase: str):
+    """An eviction and a preemption delete it: it is terminating until it is gone, and never Failed."""
+    taken = condition(DISRUPTION, reason="EvictionByEvictionAPI", second=4)
+    facts = pod_facts(pod(phase=phase, deleting=True, conditions=[taken], containerStatuses=[terminated(143)]))
+    assert (facts.state, facts.failure_class) == (PodState.TERMINATING, FailureClass.NODE_LOST)
+    assert (facts.reason, facts.exit_code, facts.failure_time) == ("EvictionByEvictionAPI", None, time(4))
+
+
+@pytest.mark.parametrize("conditions", [[], [condition(DISRUPTION, "False", "EvictionByEvictionAPI")]])
+def test_a_pod_that_somebody_deletes_tells_no_failure(conditions: list[dict[str, Any]]):
+    facts = pod_facts(pod(phase="Running", deleting=True, conditions=conditions))
+    assert (facts.state, facts.reason, facts.failure_time) == (PodState.TERMINATING, "", None)
+
+
 def test_exit_code_is_the_first_that_is_not_zero_of_the_containers():
     raw = pod(phase="Failed", containerStatuses=[terminated(0), terminated(2), terminated(3)],
               initContainerStatuses=[terminated(9)])  # fmt: skip

@@ -124,6 +124,17 @@ def test_A18_a_failed_pod_without_a_controller_always_counts():
     assert seen.failures_total == 1
 
 
+@pytest.mark.row("L22", level="pure")
+@pytest.mark.parametrize(("kind", "running", "told"), [("Job", 1, ["t"]), ("Job", 2, []), ("Pod", 2, ["t"])])
+def test_L22_an_evicted_pod_is_a_failure_until_it_is_replaced(kind: str, running: int, told: list[str]):
+    plan = (planned(pods=2, kind=kind, api="v1" if kind == "Pod" else "batch/v1"),)
+    taken = [condition("DisruptionTarget", reason="EvictionByEvictionAPI")]
+    evicted = pod("t", "Running", deleting=True, conditions=taken)
+    seen = look(evicted, *(pod(f"r{n}", "Running") for n in range(running)), plan=plan)
+    assert [one.subject for one in seen.failures] == told
+    assert (seen.components["work"].pods.failed, seen.components["work"].pods.terminating) == (0, 1)
+
+
 @pytest.mark.row("A18", level="pure")
 def test_A18_a_terminating_pod_replaces_nothing():
     assert look(failed("f"), pod("t", "Running", deleting=True)).components["work"].pods.failed == 1

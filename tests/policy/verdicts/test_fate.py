@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Failure, FailureClass, Observation, OperationKind, Phase, Quiet, Reason, Scope
+from holdfast.model import Failure, FailureClass, Interval, Observation, OperationKind, Phase, Quiet, Reason, Scope
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.steps import Sleep
@@ -17,6 +17,7 @@ from tests.policy.lives.life import START, Life, workload
 
 ROW = pytest.mark.row
 DOWN_AFTER = timedelta(seconds=100)
+LOST_AFTER = timedelta(seconds=340)
 
 
 class Gang(Life):
@@ -30,7 +31,12 @@ class Gang(Life):
         seen = super().look(**kind)
         quiet = None
         if self.heard is not None and kind.get("live"):
-            quiet = Quiet(node="node-2", renewed=self.heard, down_at=self.heard + DOWN_AFTER)
+            quiet = Quiet(
+                node="node-2",
+                renewed=self.heard,
+                down_at=self.heard + DOWN_AFTER,
+                lost_at=self.heard + LOST_AFTER,
+            )
         if seen.failures and self.crashed is None:
             self.crashed = self.now
         # A container that has ended goes on having ended then.
@@ -106,6 +112,32 @@ def test_L17_what_is_held_is_held_no_longer_than_a_node_may_be_silent():
     one.sees(running=1, failed=1)
     one.after(seconds=105)
     assert one.state.outcome is Phase.FAILED, "nobody found it Down: it is not watched, or its clock is wrong"
+
+
+@ROW("L7", level="pure")
+def test_L7_a_crash_of_sensitive_work_is_held_until_its_peers_node_could_be_found_down_for_it():
+    one = gang(sensitive=True)
+    one.heard = one.now - timedelta(seconds=3)
+    one.sees(running=1, failed=1)
+    one.after(seconds=320)
+    assert one.state.outcome is None, "Down after 90 s says nothing to sensitive work"
+    one.loses(Reason.NODE_STILL_DOWN)
+    assert one.state.outcome is None
+    assert one.state.held is not None
+
+
+@ROW("L4", level="pure")
+def test_L4_no_node_is_found_down_while_nobody_sees_the_cluster():
+    one = gang()
+    one.after(minutes=3)
+    away = Interval(begin=one.now - timedelta(seconds=180), end=one.now)
+    one.heard = away.begin
+    one.sees(running=1, failed=1, blind=(away,))
+    assert one.state.outcome is None, "no lease could be renewed while the API server was away"
+    one.after(seconds=95)
+    assert one.state.outcome is None
+    one.loses()
+    assert (one.state.outcome, one.state.restarts) == (None, 1)
 
 
 @ROW("L4", level="pure")
