@@ -146,7 +146,7 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
     else:
         told = status(workload, _status(workload, report, now))
         conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
-        conditions = [_of_restart(one, previous, report, told["restarts"]) for one in conditions]
+        conditions = [_of_restart(one, previous, report, workload, told["restarts"]) for one in conditions]
         if holds or not reserved:
             _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
@@ -216,12 +216,12 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
     return list(found.values())
 
 
-def _of_restart(shown: Json, previous: Json, report: Report, restarts: int) -> Json:
+def _of_restart(shown: Json, previous: Json, report: Report, workload: Workload, restarts: int) -> Json:
     """Return a condition; RestartingJobSet with the reason of its restart, and as it was after a resumption (J17)."""
     if shown["type"] != RESTARTING[0] or shown["status"] != "True":
         return shown
     if report.phase is Phase.RESETTING:
-        return _shown(restarting(report.message))
+        return _shown(restarting(workload, report.message))
     before = cast("list[Json]", previous.get("conditions") or [])
     was = next((one for one in before if one.get("type") == RESTARTING[0]), shown)
     # A resumption is no restart.

@@ -233,15 +233,23 @@ def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_
 
 @ROW("J17", level="pure")
 @pytest.mark.parametrize(
-    ("rule", "reason"), [("Rule1", "FailurePolicy_Rule1"), ("no-failure-policy-rule", "DefaultFailurePolicy")]
+    ("rule", "reason", "action"),
+    [
+        ("Rule1", "FailurePolicy_Rule1", "RestartJobSet"),
+        ("Rule2", "FailurePolicy_Rule2", "RestartJobSetAndIgnoreMaxRestarts"),
+        ("no-failure-policy-rule", "DefaultFailurePolicy", "RestartJobSet"),
+    ],
 )
-def test_J17_a_restart_of_all_jobs_is_a_condition_until_all_are_ready(rule: str, reason: str):
-    document = resource(failurePolicy={"maxRestarts": 2})
-    why = f"Job train-a-0 failed: said (rule other) (rule {rule})"
+def test_J17_a_restart_of_all_jobs_is_a_condition_until_all_are_ready(rule: str, reason: str, action: str):
+    actions = {"Rule1": "RestartJobSet", "Rule2": "RestartJobSetAndIgnoreMaxRestarts"}
+    rules = [{"name": name, "action": each} for name, each in actions.items()]
+    document = resource(failurePolicy={"maxRestarts": 2, "rules": rules})
+    why = f"train-a-0: BackoffLimitExceeded: said (rule other) (rule {rule}); the next attempt avoids n1"
     document["status"] = shown(document, report(Phase.RESETTING, 8, reason=Reason.RESETTING, message=why, restarts=1))
     found = condition(document["status"], "RestartingJobSet")
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", reason)
+    assert found["message"] == f"applying {action} failure policy action (first failed job: train-a-0)"
     some = counted(a=(2, 1, 0, 2), b=(1, 1, 0, 1))
     document["status"] = shown(document, report(Phase.RESUMING, 9, attempt=2, copies=some, restarts=1))
     assert (condition(document["status"], "RestartingJobSet") or {})["reason"] == reason, "it is kept"
