@@ -232,6 +232,22 @@ def test_a_rule_says_which_failures_it_means() -> None:
     assert found.match.scopes == (Scope.COMPONENT,)
 
 
+@pytest.mark.row("J16", level="pure")
+@pytest.mark.parametrize(
+    ("pattern", "read"),
+    [
+        (r"\Qexit code [1]", r"(?:\Qexit code [1]\E)|(?:x)"),
+        (r"\Qa\E \Q(b", r"(?:\Qa\E \Q(b\E)|(?:x)"),
+        (r"\Qa[\E\d", r"(?:\Qa[\E\d)|(?:x)"),
+        (r"C:\\Q", r"(?:C:\\Q)|(?:x)"),
+    ],
+)
+def test_J16_a_quotation_in_a_pattern_may_be_left_open(pattern: str, read: str) -> None:
+    rule = {"action": "FailJobSet", "onJobFailureMessagePatterns": [pattern, "x"]}
+    (found,) = one(jobset_of(failurePolicy={"rules": [rule]})).policy.rules[len(RULES_BEFORE) : -1]
+    assert found.match.message_pattern == read
+
+
 @pytest.mark.parametrize(
     ("given", "limit"), [(None, 0), (0, 0), (3, 3), (-1, 0), (1_000_000, 1_000_000), (2_147_483_647, None)]
 )
