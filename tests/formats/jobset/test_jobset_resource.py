@@ -135,6 +135,20 @@ def test_F16_what_jobset_itself_reads_of_a_pod_template_stays_with_the_workload(
     assert formats.pod_sets(document) == {}
 
 
+@ROW("F1", level="pure")
+@ROW("F16", level="pure")
+def test_F16_labels_with_jobsets_prefix_are_kept_but_for_those_that_holdfast_writes():
+    own = {f"{prefix}/foo": "x" for prefix in ("jobset.sigs.k8s.io", "alpha.jobset.sigs.k8s.io")}
+    written = dict.fromkeys(("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/job-index"), "other")
+    document = placed(resource(), 0, {"metadata": {"labels": own | written, "annotations": own | written}})
+    ((_, (pod_set,)),) = formats.pod_sets(document).items()
+    assert pod_set.labels == own
+    assert pod_set.annotations == {"jobset.sigs.k8s.io/foo": "x"}, "the other is part of the workload"
+    (component,) = [one for one in formats.asking(document, cluster="c").components if one.name == "a"]
+    kept = component.template["spec"]["template"]["metadata"]["annotations"]
+    assert kept["alpha.jobset.sigs.k8s.io/foo"] == "x"
+
+
 @ROW("F16", level="pure")
 def test_F16_one_with_a_queue_is_made_anew_after_a_suspension_and_others_stay_in_place():
     queued = formats.asking(resource(labels={LABEL_QUEUE: "team"}), cluster="c")
