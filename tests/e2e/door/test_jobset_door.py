@@ -110,6 +110,8 @@ async def test_F16_a_restart_is_counted_and_no_end_is_shown_while_its_pods_live(
     await shows(door, lambda one: conditions(one).get("RestartingJobSet") == "False", "it no longer restarts")
     told = [one for each in seen for one in each.get("conditions", ()) if one["type"] == "RestartingJobSet"]
     assert [one["status"] for one in told][:1] == ["True"], "it was restarting before"
+    published = "applying RestartJobSet failure policy action (first failed job: train-workers-0)"
+    assert (told[0]["reason"], told[0]["message"]) == ("DefaultFailurePolicy", published)
     await door.fail_pod("train")
     found = await shows(door, lambda one: conditions(one).get("Failed") == "True", "it has failed", 120)
     following.cancel()
