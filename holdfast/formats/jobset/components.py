@@ -15,6 +15,7 @@ from holdfast.formats.jobset.document import (
     EXCLUSIVE,
     FAILED,
     JOBSET_NAME,
+    NODE_SELECTOR,
     PREFIX,
     ReplicatedJobPart,
     Shape,
@@ -128,6 +129,9 @@ def job_template(shape: Shape, job: ReplicatedJobPart) -> Json:
     if asked is not None:
         keep_apart(pods, asked, JOBSET_NAME, JOB_KEY)
         labelled["annotations"][EXCLUSIVE] = asked.topology
+        if asked.marked is not None:
+            labelled["annotations"][NODE_SELECTOR] = asked.marked
+            pods["metadata"]["annotations"][NODE_SELECTOR] = asked.marked
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -184,8 +184,13 @@ class Exclusive(NamedTuple):
 
     topology: str
     """The label of nodes whose values are the domains."""
-    labelled: bool
-    """Whether nodes are labelled and tainted for each Job, so that pods select them."""
+    marked: str | None
+    """The value of the annotation that says so where nodes are labelled and tainted for each Job; else None."""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether nodes are labelled and tainted for each Job, so that pods select them."""
+        return self.marked is not None
 
 
 class Shape:
@@ -217,14 +222,17 @@ class Shape:
     def exclusive(self, job: ReplicatedJobPart) -> Exclusive | None:
         """Return which topology domains the Jobs of a replicated job have to themselves (row J21).
 
-        What the Job template says counts before what the JobSet says, and that before what its pods' template says.
+        A Job's annotations decide: those of its template, before those of a JobSet that asks. Where they do not ask,
+        those of its pods' template do.
         """
-        own = job.template.metadata
-        levels = [own.annotations if own is not None else None, self.annotations, pod_annotations(job)]
-        asking = [level for level in levels if level and EXCLUSIVE in level]
-        if not asking:
-            return None
-        return Exclusive(asking[0][EXCLUSIVE], any(NODE_SELECTOR in level for level in asking))
+        own, common = job.template.metadata, self.annotations or {}
+        found: Mapping[str, str] = {
+            **(common if EXCLUSIVE in common else {}),
+            **((own.annotations if own is not None else None) or {}),
+        }
+        if EXCLUSIVE not in found:
+            found = pod_annotations(job) or {}
+        return Exclusive(found[EXCLUSIVE], found.get(NODE_SELECTOR)) if EXCLUSIVE in found else None
 
     @property
     def fail_on(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from holdfast.profiles.rules import FAIL_AT_ONCE, POD_RESTARTED, RESTART
 
 LIMIT_MAXIMUM: Final = 1_000_000
 """A higher limit counts as no limit."""
+
+_QUOTED_OR_ESCAPED: Final = re.compile(r"(?s)\\Q.*?\\E|\\[^Q]")
+"""The parts of a pattern that begin with a backslash, but for a quotation that is not closed."""
 
 ACTIONS: Final[dict[FailureAction, Action]] = {
     "FailJobSet": FAIL_AT_ONCE,
@@ -58,7 +62,7 @@ def read_policy(shape: Shape, defaults: Policy) -> Policy:
 
 
 def _rule(given: RulePart, index: int) -> Rule:
-    pattern = "|".join(f"(?:{one})" for one in given.onJobFailureMessagePatterns or ()) or None
+    pattern = "|".join(f"(?:{_closed(one)})" for one in given.onJobFailureMessagePatterns or ()) or None
     match = FAILED_JOB.model_copy(
         update={
             "reasons": tuple(given.onJobFailureReasons or ()),
@@ -67,3 +71,8 @@ def _rule(given: RulePart, index: int) -> Rule:
         }
     )
     return Rule(name=rule_name(given, index), match=match, action=ACTIONS[given.action])
+
+
+def _closed(pattern: str) -> str:
+    r"""Return a pattern with its last quotation closed: RE2 lets an open `\Q` quote all that follows."""
+    return pattern + r"\E" if "\\" in _QUOTED_OR_ESCAPED.sub("", pattern) else pattern

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, problems_of
 from holdfast.formats.condition import condition, timed
-from holdfast.formats.jobset.document import API_VERSION, FAILED, KIND, PREFIX
+from holdfast.formats.jobset.document import API_VERSION, FAILED, KIND
 from holdfast.formats.jobset.reader import read
 from holdfast.formats.jobset.status import (
     COMPLETED,
@@ -26,7 +26,7 @@ from holdfast.formats.jobset.status import (
 from holdfast.formats.published import LABEL_QUEUE
 from holdfast.formats.registry import Resource
 from holdfast.formats.text import Json, inside
-from holdfast.model import BudgetStatus, ConditionType, Phase, PodSet, Report, Status, Workload
+from holdfast.model import BudgetStatus, Component, ConditionType, Phase, PodSet, Report, Status, Workload
 
 _PLACING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 """The fields of a pod spec that an admission controller fills in."""
@@ -71,27 +71,32 @@ def _without(job: Json) -> Json:
 
 def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
     workload = read(_unsaid(_bare(document)), cluster="cluster")
-    sets = {one.name: one.pod_sets for one in workload.components}
+    components = {one.name: one for one in workload.components}
     found: dict[str, tuple[PodSet, ...]] = {}
     for index, job in enumerate(document["spec"]["replicatedJobs"]):
-        added = _added(_template(job))
+        component = components[job["name"]]
+        added = _added(_template(job), component)
         if not added:
             continue
         path = f"spec.replicatedJobs[{index}].template.spec.template"
         try:
-            found[job["name"]] = tuple(PodSet(**{**dict(one), **added}) for one in sets[job["name"]])
+            found[job["name"]] = tuple(PodSet(**{**dict(one), **added}) for one in component.pod_sets)
         except ValidationError as error:
             raise InvalidWorkload(problems_of(error, PodSet, path), f"{KIND} {workload.name}") from None
     return found
 
 
-def _added(template: Json) -> Json:
-    """Return what a pod template says of where its pods run, as fields of a pod set."""
+def _added(template: Json, component: Component) -> Json:
+    """Return what a pod template says of where its pods run, as fields of a pod set.
+
+    The annotations that JobSet itself reads are left out: they are part of the component already.
+    """
     spec: Json = template.get("spec") or {}
     metadata: Json = template.get("metadata") or {}
+    annotations = _others(metadata, "annotations", component)
     given: Json = {
-        "labels": _others(metadata.get("labels") or {}),
-        "annotations": _others(metadata.get("annotations") or {}),
+        "labels": _others(metadata, "labels", component),
+        "annotations": {key: annotations[key] for key in annotations if not key.startswith(_TOPOLOGY)},
         "node_selector": spec.get("nodeSelector"),
         "tolerations": spec.get("tolerations"),
         "scheduling_gates": spec.get("schedulingGates"),
@@ -99,9 +104,11 @@ def _added(template: Json) -> Json:
     return {key: value for key, value in given.items() if value}
 
 
-def _others(given: Json) -> Json:
-    """Return labels or annotations without JobSet's own, which Holdfast writes."""
-    return {key: value for key, value in given.items() if not key.startswith((PREFIX, _TOPOLOGY))}
+def _others(metadata: Json, field: str, component: Component) -> Json:
+    """Return the labels or annotations of a pod template without those that Holdfast writes."""
+    given: Json = metadata.get(field) or {}
+    written: Json = component.template["spec"]["template"]["metadata"][field]
+    return {key: given[key] for key in given if key not in written and key not in component.copy_labels}
 
 
 def _unsaid(document: Json) -> Json:
@@ -146,7 +153,7 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
     else:
         told = status(workload, _status(workload, report, now))
         conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
-        conditions = [_of_restart(one, previous, report, told["restarts"]) for one in conditions]
+        conditions = [_of_restart(one, previous, report, workload, told["restarts"]) for one in conditions]
         if holds or not reserved:
             _count(told["replicatedJobsStatus"], workload, holds=holds)
         # A merge leaves alone what it does not name.
@@ -216,12 +223,12 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
     return list(found.values())
 
 
-def _of_restart(shown: Json, previous: Json, report: Report, restarts: int) -> Json:
+def _of_restart(shown: Json, previous: Json, report: Report, workload: Workload, restarts: int) -> Json:
     """Return a condition; RestartingJobSet with the reason of its restart, and as it was after a resumption (J17)."""
     if shown["type"] != RESTARTING[0] or shown["status"] != "True":
         return shown
     if report.phase is Phase.RESETTING:
-        return _shown(restarting(report.message))
+        return _shown(restarting(workload, report.message))
     before = cast("list[Json]", previous.get("conditions") or [])
     was = next((one for one in before if one.get("type") == RESTARTING[0]), shown)
     # A resumption is no restart.

@@ -10,7 +10,7 @@ from holdfast.formats.jobset.checks import RULE_NAME
 from holdfast.formats.text import Json
 from holdfast.model import ActionKind, Component, CopyCounts, CopyRestarts, Phase, Reason, Scope, Status, Workload
 from holdfast.policy.failures.rules import rule_on
-from holdfast.profiles.jobset import NO_POLICY, NO_RULE
+from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE
 from holdfast.profiles.rules import RESTART
 
 COMPLETED: Final = ("Completed", "AllJobsCompleted", "jobset completed successfully")
@@ -30,6 +30,8 @@ RESTARTING: Final = ("RestartingJobSet", "Restarting", "jobset is restarting")
 """What is told of a restart whose rule is not one of the document's (row J17)."""
 _BY_RULE: Final = re.compile(r"\(rule ([\w,:-]+)\)")
 """The rule in the message of a restart."""
+_FIRST_FAILED: Final = re.compile(r"[a-z0-9-]+(?=: )")
+"""The Job in the message of a restart for a Job's failure."""
 _RESTARTED: Final[dict[Phase, tuple[str, str, str]]] = {
     Phase.RUNNING: (RESTARTING[0], "JobsReady", "all jobs are ready"),
     Phase.SUSPENDING: (RESTARTING[0], "JobSetSuspended", SUSPENDED[2]),
@@ -179,17 +181,34 @@ def _restarting(workload: Workload, status: Status) -> list[tuple[tuple[str, str
     if decided and decided[-1] in _SUSPENSIONS:
         return [(_RESTARTED[Phase.SUSPENDED], False)]  # It is being resumed.
     why = next((one.message for one in reversed(status.causes) if one.reason in _RESTARTS), "")
-    return [(restarting(why), True)]
+    return [(restarting(workload, why), True)]
 
 
-def restarting(message: str) -> tuple[str, str, str]:
-    """Return the condition of a restart from the message of its cause: its reason names the rule, as published."""
+def restarting(workload: Workload, message: str) -> tuple[str, str, str]:
+    """Return the condition of a restart from the message of its cause: reason and message are as published.
+
+    Where a rule restarts all Jobs by an action that is not published, the message is that of the cause.
+    """
     kind, reason, told = RESTARTING
     rule = next(reversed(_BY_RULE.findall(message)), "")
+    told = _applied(workload, rule, message) or message or told
     if rule == NO_RULE.name:
-        return kind, "DefaultFailurePolicy", message
+        return kind, "DefaultFailurePolicy", told
     # Rules of Holdfast's own have hyphens, which a reason may not have.
-    return (kind, f"FailurePolicy_{rule}", message) if RULE_NAME.fullmatch(rule) else (kind, reason, message or told)
+    return kind, f"FailurePolicy_{rule}" if RULE_NAME.fullmatch(rule) else reason, told
+
+
+def _applied(workload: Workload, rule: str, message: str) -> str:
+    """Return the published message of a rule that restarts all Jobs for the failure of one; empty if it is none."""
+    found = next((one for one in workload.policy.rules if one.name == rule), None)
+    first = _FIRST_FAILED.match(message)
+    if found is None or first is None:
+        return ""
+    of_job = (found.match.classes, found.match.scopes) == (FAILED_JOB.classes, FAILED_JOB.scopes)
+    if not of_job or (found.action.kind, found.action.unit) != (ActionKind.RESTART, Scope.WORKLOAD):
+        return ""
+    action = "RestartJobSet" if found.action.charge is not None else "RestartJobSetAndIgnoreMaxRestarts"
+    return f"applying {action} failure policy action (first failed job: {first[0]})"
 
 
 def _replicated_jobs(workload: Workload) -> tuple[Component, ...]:

@@ -110,6 +110,8 @@ async def test_F16_a_restart_is_counted_and_no_end_is_shown_while_its_pods_live(
     await shows(door, lambda one: conditions(one).get("RestartingJobSet") == "False", "it no longer restarts")
     told = [one for each in seen for one in each.get("conditions", ()) if one["type"] == "RestartingJobSet"]
     assert [one["status"] for one in told][:1] == ["True"], "it was restarting before"
+    published = "applying RestartJobSet failure policy action (first failed job: train-workers-0)"
+    assert (told[0]["reason"], told[0]["message"]) == ("DefaultFailurePolicy", published)
     await door.fail_pod("train")
     found = await shows(door, lambda one: conditions(one).get("Failed") == "True", "it has failed", 120)
     following.cancel()
@@ -229,11 +231,16 @@ async def test_F16_what_was_checked_once_cannot_be_changed(door: Space):
 
     pod = ("template", "spec", "template", "spec")
     image = [{**jobs[1]["template"]["spec"]["template"]["spec"]["containers"][0], "image": "example.com/other:1"}]
+    apart = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
     refused: list[tuple[str, dict[str, Any]]] = [
         ("spec.managedBy: is immutable", {"managedBy": "example.com/other"}),
         ("spec.replicatedJobs: are immutable", changed(("replicas",), 2)),
         ("spec.replicatedJobs[*].template: is immutable", changed(("template", "spec", "backoffLimit"), 3)),
+        ("spec.replicatedJobs[*].template: is immutable", changed(("template", "spec", "backoffLimit"), None)),
+        ("template.metadata: is immutable", changed(("template", "metadata"), {"annotations": apart})),
+        ("template.metadata: is immutable", {"suspend": True, **changed(("template", "metadata"), {"labels": apart})}),
         ("spec.template.spec: is immutable", changed((*pod, "hostNetwork"), True)),
+        ("spec.template.spec: is immutable", changed((*pod, "automountServiceAccountToken"), False)),
         ("containers: are immutable", changed((*pod, "containers"), image)),
         ("may change only while spec.suspend", changed((*pod, "nodeSelector"), {"zone": "a"})),
         ("spec.failurePolicy: is immutable", {"failurePolicy": {"maxRestarts": 3}}),
@@ -244,6 +251,7 @@ async def test_F16_what_was_checked_once_cannot_be_changed(door: Space):
         assert why in caught.value.message, caught.value.message
     empty = changed((*pod, "containers"), [{**image[0], "image": "example.com/train:1", "resources": {}, "tty": False}])
     await door.patch(*KIND, "train", {"spec": empty})
+    await door.patch(*KIND, "train", {"spec": changed(("template", "metadata"), {"labels": {}})})
 
 
 @ROW("F16", level="e2e")

@@ -232,6 +232,22 @@ def test_a_rule_says_which_failures_it_means() -> None:
     assert found.match.scopes == (Scope.COMPONENT,)
 
 
+@pytest.mark.row("J16", level="pure")
+@pytest.mark.parametrize(
+    ("pattern", "read"),
+    [
+        (r"\Qexit code [1]", r"(?:\Qexit code [1]\E)|(?:x)"),
+        (r"\Qa\E \Q(b", r"(?:\Qa\E \Q(b\E)|(?:x)"),
+        (r"\Qa[\E\d", r"(?:\Qa[\E\d)|(?:x)"),
+        (r"C:\\Q", r"(?:C:\\Q)|(?:x)"),
+    ],
+)
+def test_J16_a_quotation_in_a_pattern_may_be_left_open(pattern: str, read: str) -> None:
+    rule = {"action": "FailJobSet", "onJobFailureMessagePatterns": [pattern, "x"]}
+    (found,) = one(jobset_of(failurePolicy={"rules": [rule]})).policy.rules[len(RULES_BEFORE) : -1]
+    assert found.match.message_pattern == read
+
+
 @pytest.mark.parametrize(
     ("given", "limit"), [(None, 0), (0, 0), (3, 3), (-1, 0), (1_000_000, 1_000_000), (2_147_483_647, None)]
 )
@@ -375,8 +391,29 @@ def test_J21_with_labelled_nodes_each_job_selects_its_own() -> None:
     job = component(workload, "a")
     assert _terms(workload, "a") == ([], [])
     assert job.copy_selectors[NAMESPACED_JOB].word is CopyWord.NAMESPACED_NAME
-    spec = job.template["spec"]["template"]["spec"]
-    assert spec["tolerations"] == [{"key": NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"}]
+    pods = job.template["spec"]["template"]
+    assert pods["spec"]["tolerations"] == [{"key": NO_SCHEDULE, "operator": "Exists", "effect": "NoSchedule"}]
+    for metadata in (job.template["metadata"], pods["metadata"]):
+        assert metadata["annotations"][NODE_SELECTOR] == "true"
+
+
+@pytest.mark.row("J21", level="pure")
+def test_J21_a_job_selects_labelled_nodes_by_its_own_annotation_and_that_of_a_jobset_that_asks() -> None:
+    own = replicated("a")
+    own["template"]["metadata"] = {"annotations": {NODE_SELECTOR: "yes"}}
+    workload = one(jobset_of(own, replicated("b"), annotations={EXCLUSIVE: "rack"}))
+    job = component(workload, "a")
+    assert _terms(workload, "a") == ([], [])
+    assert set(job.copy_selectors) == {NAMESPACED_JOB}
+    assert job.template["metadata"]["annotations"][EXCLUSIVE] == "rack"
+    assert job.template["spec"]["template"]["metadata"]["annotations"][NODE_SELECTOR] == "yes"
+    assert _terms(workload, "b") == ([_TOGETHER], [_APART])
+    # A JobSet that asks for no domains says nothing about those of its Jobs.
+    asks = replicated("a")
+    asks["template"]["metadata"] = {"annotations": {EXCLUSIVE: "rack"}}
+    workload = one(jobset_of(asks, annotations={NODE_SELECTOR: "true"}))
+    assert _terms(workload, "a") == ([_TOGETHER], [_APART])
+    assert NODE_SELECTOR not in component(workload, "a").template["metadata"]["annotations"]
 
 
 @pytest.mark.row("J27", level="pure")

@@ -135,6 +135,20 @@ def test_F16_what_jobset_itself_reads_of_a_pod_template_stays_with_the_workload(
     assert formats.pod_sets(document) == {}
 
 
+@ROW("F1", level="pure")
+@ROW("F16", level="pure")
+def test_F16_labels_with_jobsets_prefix_are_kept_but_for_those_that_holdfast_writes():
+    own = {f"{prefix}/foo": "x" for prefix in ("jobset.sigs.k8s.io", "alpha.jobset.sigs.k8s.io")}
+    written = dict.fromkeys(("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/job-index"), "other")
+    document = placed(resource(), 0, {"metadata": {"labels": own | written, "annotations": own | written}})
+    ((_, (pod_set,)),) = formats.pod_sets(document).items()
+    assert pod_set.labels == own
+    assert pod_set.annotations == {"jobset.sigs.k8s.io/foo": "x"}, "the other is part of the workload"
+    (component,) = [one for one in formats.asking(document, cluster="c").components if one.name == "a"]
+    kept = component.template["spec"]["template"]["metadata"]["annotations"]
+    assert kept["alpha.jobset.sigs.k8s.io/foo"] == "x"
+
+
 @ROW("F16", level="pure")
 def test_F16_one_with_a_queue_is_made_anew_after_a_suspension_and_others_stay_in_place():
     queued = formats.asking(resource(labels={LABEL_QUEUE: "team"}), cluster="c")
@@ -233,15 +247,23 @@ def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_
 
 @ROW("J17", level="pure")
 @pytest.mark.parametrize(
-    ("rule", "reason"), [("Rule1", "FailurePolicy_Rule1"), ("no-failure-policy-rule", "DefaultFailurePolicy")]
+    ("rule", "reason", "action"),
+    [
+        ("Rule1", "FailurePolicy_Rule1", "RestartJobSet"),
+        ("Rule2", "FailurePolicy_Rule2", "RestartJobSetAndIgnoreMaxRestarts"),
+        ("no-failure-policy-rule", "DefaultFailurePolicy", "RestartJobSet"),
+    ],
 )
-def test_J17_a_restart_of_all_jobs_is_a_condition_until_all_are_ready(rule: str, reason: str):
-    document = resource(failurePolicy={"maxRestarts": 2})
-    why = f"Job train-a-0 failed: said (rule other) (rule {rule})"
+def test_J17_a_restart_of_all_jobs_is_a_condition_until_all_are_ready(rule: str, reason: str, action: str):
+    actions = {"Rule1": "RestartJobSet", "Rule2": "RestartJobSetAndIgnoreMaxRestarts"}
+    rules = [{"name": name, "action": each} for name, each in actions.items()]
+    document = resource(failurePolicy={"maxRestarts": 2, "rules": rules})
+    why = f"train-a-0: BackoffLimitExceeded: said (rule other) (rule {rule}); the next attempt avoids n1"
     document["status"] = shown(document, report(Phase.RESETTING, 8, reason=Reason.RESETTING, message=why, restarts=1))
     found = condition(document["status"], "RestartingJobSet")
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", reason)
+    assert found["message"] == f"applying {action} failure policy action (first failed job: train-a-0)"
     some = counted(a=(2, 1, 0, 2), b=(1, 1, 0, 1))
     document["status"] = shown(document, report(Phase.RESUMING, 9, attempt=2, copies=some, restarts=1))
     assert (condition(document["status"], "RestartingJobSet") or {})["reason"] == reason, "it is kept"
