@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.kube.raw import mapping, mappings, time_of
+from holdfast.activities.kube.raw import mapping, mappings, number_in, time_of
 from holdfast.model.spec.restart_agent import restart_agent
 
 
@@ -61,7 +61,7 @@ class BarrierFacts:
 def barrier_facts(raw: Mapping[str, Any]) -> BarrierFacts | None:
     """Return where a pod stands; None if it waits at no barrier, or has no agent."""
     annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
-    requested = _number(annotations.get(names.ANNOTATION_RESTART_REQUEST))
+    requested = number_in(annotations.get(names.ANNOTATION_RESTART_REQUEST))
     if requested is None:
         return None
     status = mapping(raw.get("status"))
@@ -75,13 +75,13 @@ def barrier_facts(raw: Mapping[str, Any]) -> BarrierFacts | None:
     running = mapping(mapping(agent.get("state")).get("running"))
     return BarrierFacts(
         requested=requested,
-        attempt=_number(annotations.get(names.ANNOTATION_IN_PLACE_ATTEMPT)),
-        seen=_number(annotations.get(names.ANNOTATION_RESTARTS_SEEN)),
+        attempt=number_in(annotations.get(names.ANNOTATION_IN_PLACE_ATTEMPT)),
+        seen=number_in(annotations.get(names.ANNOTATION_RESTARTS_SEEN)),
         restarts=int(agent.get("restartCount") or 0),
         waits=bool(running) and not started and not any("running" in mapping(one.get("state")) for one in held),
         started=started,
         since=time_of(running.get("startedAt")),
-        reminders=_number(annotations.get(names.ANNOTATION_RESTART_REMINDER)) or 0,
+        reminders=number_in(annotations.get(names.ANNOTATION_RESTART_REMINDER)) or 0,
     )
 
 
@@ -92,7 +92,3 @@ def waits_alone(facts: BarrierFacts | None) -> str:
     if facts.is_new:
         return "a new pod waits at the barrier" if facts.waits else ""
     return "its containers restarted in place" if facts.has_restarted else ""
-
-
-def _number(value: object) -> int | None:
-    return int(value) if isinstance(value, str) and value.isdecimal() else None

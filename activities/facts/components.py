@@ -157,7 +157,8 @@ def _backs_off_until(
 ) -> datetime | None:
     """Return until when a Job with retries left may wait on its own before it replaces a failed pod (row D22).
 
-    Its controller doubles the pause with each failure since a success. Counting all failures gives an upper bound.
+    Its controller doubles the pause with each failure since a success. Counting all failures gives an upper bound, and
+    so does counting failed pods that its failure policy ignores: these use up no retries.
     """
     job = facts.job if facts is not None and _is_job(component) else None
     if facts is None or job is None or job.suspended or any(one.type in _JOB_ENDS for one in facts.conditions):
@@ -165,7 +166,7 @@ def _backs_off_until(
     times = [pod.failure_time for pod in pods if pod.state is PodState.FAILED]
     last = max((time for time in times if time is not None), default=None)
     failures = max(job.failed, len(times))
-    if last is None or failures > job.limit:
+    if last is None or job.failed > job.limit:
         return None
     return last + pause_after(failures, JOB_FIRST, JOB_MAXIMUM)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from holdfast import names
 from holdfast.activities.facts.node_taints import power_off
-from holdfast.activities.kube.raw import annotated, mapping, mappings, time_of
+from holdfast.activities.kube.raw import annotated, mapping, mappings, one_line, time_of
 from holdfast.model import NodeWish, NodeWord, OwnMarks
+from holdfast.model.words import TEXT_KEPT
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
@@ -91,7 +92,7 @@ def own_marks(node: Mapping[str, Any], installation: str) -> OwnMarks | None:
         value = str(taint.get("value") or "")
         word, why = NodeWord(value) if value in set(NodeWord) - {""} else NodeWord.DOWN, "its taint says so"
     since = _said(node, installation).get("since")
-    own = OwnMarks(word=word, why=why, since=_utc(since), heard=heard)
+    own = OwnMarks(word=word, why=why, since=time_of(since), heard=heard)
     if off is None:
         return own
     at, off_why, renewed = off
@@ -103,11 +104,6 @@ def _taint(node: Mapping[str, Any], installation: str) -> Mapping[str, Any] | No
     return next((one for one in mappings(mapping(node.get("spec")).get("taints")) if one.get("key") == key), None)
 
 
-def _utc(text: object) -> datetime | None:
-    at = time_of(text)
-    return at.astimezone(UTC) if at is not None else None
-
-
 def word_on(node: Mapping[str, Any], installation: str) -> tuple[NodeWord, str, datetime | None]:
     """Return what this installation's monitor recorded on a raw node: the word, why, and when it was last heard."""
     said = _said(node, installation)
@@ -115,7 +111,7 @@ def word_on(node: Mapping[str, Any], installation: str) -> tuple[NodeWord, str, 
         word = NodeWord(str(said.get("state", "")))
     except ValueError:
         return NodeWord.NONE, "", None
-    return word, str(said.get("why") or ""), _utc(said.get("heard"))
+    return word, one_line(said.get("why"), TEXT_KEPT), time_of(said.get("heard"))
 
 
 def _said(node: Mapping[str, Any], installation: str) -> Mapping[str, Any]:

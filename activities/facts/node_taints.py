@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast import names
-from holdfast.activities.kube.raw import annotated, mapping, mappings, time_of
+from holdfast.activities.kube.raw import annotated, mapping, mappings, one_line, time_of
 from holdfast.model import NodeWord
+from holdfast.model.words import TEXT_KEPT
 from holdfast.policy.nodes.fence import once_off
 
 Patch = dict[str, Any]
@@ -64,7 +65,7 @@ def _word_once_off(node: Mapping[str, Any], installation: str, why: str) -> dict
     if said.get("state") != NodeWord.FENCING.value:
         return {}
     heard = time_of(said.get("heard"))
-    why = once_off(heard.astimezone(UTC), why) if heard is not None else why
+    why = once_off(heard, why) if heard is not None else why
     return {key: json.dumps({**said, "state": NodeWord.LOST.value, "why": why})}
 
 
@@ -84,7 +85,7 @@ def power_off(node: Mapping[str, Any], installation: str) -> tuple[datetime, str
     if said is None:
         return None
     at = time_of(said.get("at")) or datetime.min.replace(tzinfo=UTC)
-    return at.astimezone(UTC), str(said.get("why") or ""), str(said.get("renewed") or "")
+    return at, one_line(said.get("why"), TEXT_KEPT), one_line(said.get("renewed"), TEXT_KEPT)
 
 
 def is_own_taint(node: Mapping[str, Any], key: str, installation: str) -> bool:

@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from holdfast import names
-from holdfast.activities.kube.raw import mapping, mappings, one_line, time_of, version_of
+from holdfast.activities.kube.raw import mapping, mappings, number_in, one_line, time_of, version_of
 from holdfast.formats.pods import pods_wanted
 from holdfast.model.spec.component import WORD_MAXIMUM, WORD_PATH_MAXIMUM, WORD_STEPS_MAXIMUM, word
 
@@ -123,9 +123,11 @@ def copy_of(thing: Mapping[str, Any]) -> int | None:
 
 
 def turn_of(raw: Mapping[str, Any], annotation: str) -> int:
-    """Return the turn number in an object's annotation: odd for a suspension in place, even for a resumption."""
-    said = str(mapping(mapping(raw["metadata"]).get("annotations")).get(annotation) or "")
-    return int(said) if said.isdecimal() else 0
+    """Return the turn number in an object's annotation: odd for a suspension in place, even for a resumption.
+
+    It is 0 without the annotation, and if the annotation is no number.
+    """
+    return number_in(mapping(mapping(raw["metadata"]).get("annotations")).get(annotation)) or 0
 
 
 def _is_odd(turn: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from holdfast.activities.kube.raw import mapping, mappings
@@ -19,13 +20,19 @@ def own_address(pod: Mapping[str, Any]) -> str:
         return ""
     text = str(status.get("podIP") or next(_addresses(status.get("podIPs")), "") or "")
     try:
-        found = ipaddress.ip_address(text)
-        nodes = {ipaddress.ip_address(one) for one in (status.get("hostIP"), *_addresses(status.get("hostIPs"))) if one}
+        found = _address(text)
+        nodes = {_address(one) for one in (status.get("hostIP"), *_addresses(status.get("hostIPs"))) if one}
     except ValueError:
         return ""
     if found in nodes or found.is_loopback or found.is_link_local or found.is_multicast or found.is_unspecified:
         return ""
     return str(found)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    """Return an address; an IPv4 address that is written as an IPv6 one leads to the same place, so it is that one."""
+    found = ipaddress.ip_address(text)
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
 def pod_url(address: str, port: int, path: str) -> str:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from holdfast.model.words import plain
 
 _EMPTY: Mapping[str, Any] = {}
+_DIGITS_MAXIMUM: Final = 18
+"""As many digits fit into 64 bits, and int() accepts them: it raises above some thousand."""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -29,7 +31,7 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return a Kubernetes timestamp as a time, None where there is none."""
+    """Return a Kubernetes timestamp as a time in UTC, None where there is none."""
     if not isinstance(value, str) or not value:
         return None
     return _time(value)
@@ -40,9 +42,14 @@ def _time(text: str) -> datetime | None:
     """Parse a timestamp; as it has whole seconds, many objects share the same one, which is kept once."""
     try:
         when = datetime.fromisoformat(text)
-    except ValueError:
+        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # In UTC it may lie outside the calendar.
         return None
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def number_in(value: Any) -> int | None:
+    """Return the number that a text of at most 18 decimal digits is; None for any other value."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAXIMUM else None
 
 
 def annotated(thing: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
@@ -52,7 +59,7 @@ def annotated(thing: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
         return None
     try:
         return mapping(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return _EMPTY
 
 

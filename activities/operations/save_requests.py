@@ -110,7 +110,7 @@ def answer_to(number: int, named: Any, begun: bool, answer: Answer) -> Answer:
     if name:
         if name == str(number):
             return answer
-        return _not_understood(f"it answers request {name[:20]}: expected an answer to request {number}")
+        return _not_understood(f"it answers request {one_line(name, 20)}: expected an answer to request {number}")
     if answer.standing not in {Standing.DONE, Standing.FAILED} or begun:
         return answer
     word = "Complete" if answer.standing is Standing.DONE else "Failed"

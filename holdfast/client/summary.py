@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from temporalio.client import WorkflowExecution
@@ -67,8 +67,10 @@ def _texts(labels: object) -> dict[str, str]:
 
 
 def _time(given: object) -> datetime | None:
-    with suppress(ValueError, TypeError):
-        return datetime.fromisoformat(str(given)) if given else None
+    """Return a memo's time, in UTC; None if it is none, or has no zone: anyone may have written the memo."""
+    with suppress(ValueError, OverflowError):
+        when = datetime.fromisoformat(str(given))
+        return when.astimezone(UTC) if when.tzinfo is not None else None
     return None
 
 

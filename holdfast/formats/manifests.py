@@ -164,7 +164,7 @@ def _pod_sets(content: Json, place: str, problems: list[Problem]) -> tuple[PodSe
     except ValidationError as error:
         problems.extend(problems_of(error, PodSet, path))
         return ()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         problems.append(
             Problem(path, 'expected JSON such as [{"path": "template.spec.template", "replicas": 3}]', declared)
         )

@@ -315,7 +315,7 @@ def _annotated(template: Json) -> StatusRule | None:
     example = '{"succeeded": {"path": "status.phase", "equals": "Done"}}'
     try:
         given: Any = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise ValueError(f"expected JSON such as {example}") from None
     fields = cast("Json", given) if isinstance(given, dict) else {}
     if not fields or not set(fields) <= _STATUS_WORDS.keys():

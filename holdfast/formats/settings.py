@@ -378,7 +378,9 @@ def _set(settings: Settings, name: str, given: Given) -> Problem | None:
         one = _GROUPS[group].names[name]
         parts = [part.strip() for part in text.split(",")] if one == "components" else None
         values = settings.groups.setdefault(group, {})
-        values[one] = parts if parts is not None else int(text) if text.isdecimal() else text
+        # A longer number is none that a setting may have, and int() refuses thousands of digits.
+        number = int(text) if text.isdecimal() and len(text) <= 18 else text
+        values[one] = parts if parts is not None else number
         settings.paths[name] = given.path
         return None
     if name == "mounts":

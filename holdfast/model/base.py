@@ -10,7 +10,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 from pydantic.alias_generators import to_camel
 
 # As Go's time.ParseDuration reads them, either sign for micro included; days are ours.
-_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|d|h|m|s)")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|d|h|m|s)")
+_DURATION_CHARACTERS = 512
+"""The longest text that is read as a duration: the pattern looks for a unit after each of its digits."""
 _SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -61,7 +63,7 @@ def parse_duration(text: str) -> timedelta:
     if stripped in {"0", "+0"}:
         return timedelta(0)
     body = stripped.removeprefix("+")
-    if not body or _DURATION_PART.sub("", body):
+    if not body or len(body) > _DURATION_CHARACTERS or _DURATION_PART.sub("", body):
         raise ValueError(f"{text!r} is not a duration: expected for example 90s, 1m30s, 1h or 7d")
     total = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(body))
     if total > DURATION_MAXIMUM.total_seconds():
@@ -106,7 +108,10 @@ def _in_range(value: timedelta) -> timedelta:
 def _utc(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError("a time needs its zone: expected for example 2026-01-31T12:00:00Z")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a time must be within the years 1 to 9999 in UTC") from None
 
 
 Duration = Annotated[

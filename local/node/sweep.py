@@ -1,16 +1,22 @@
 """Removes all traces of a real node: its containers, mounts, cgroups, network and folders."""
 
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from holdfast.local.node.real_node import RealNode, cgroup_roots
 from holdfast.local.system.errors import StackError
 from holdfast.local.system.process import Process, birth
+
+_MOUNTINFO: Final = Path("/proc/self/mountinfo")
+_OCTAL: Final = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 def sweep(node: RealNode) -> None:
@@ -126,12 +132,14 @@ def _kill_group(root: Path) -> None:
 
 def _mounts_below(folder: Path) -> list[str]:
     """Return the mount points at a folder and below it, the deepest first."""
-    points: list[str] = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        point = line.split()[4].encode().decode("unicode_escape")
-        if point == str(folder) or point.startswith(f"{folder}/"):
+    # The table has resolved paths, as bytes; the kernel writes only some of them, such as a space, as octal numbers.
+    top = os.fsencode(folder.resolve())
+    points: list[bytes] = []
+    for line in _MOUNTINFO.read_bytes().rstrip(b"\n").split(b"\n"):
+        point = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ")[4])
+        if point == top or point.startswith(top.rstrip(b"/") + b"/"):
             points.append(point)
-    return sorted(points, reverse=True)
+    return [os.fsdecode(point) for point in sorted(points, reverse=True)]
 
 
 def _remove_group(group: Path) -> None:

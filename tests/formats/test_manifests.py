@@ -87,6 +87,7 @@ def test_an_annotation_that_agrees_with_a_known_kind_is_accepted() -> None:
     [
         (with_pod_sets(custom(), "3"), "expected a list (found 3)"),
         (with_pod_sets(custom(), "nonsense"), "expected JSON such as"),
+        (with_pod_sets(custom(), "[" * 100_000), "expected JSON such as"),
         (with_pod_sets(custom(), 3), "expected JSON such as"),
         (with_pod_sets(custom(), '[{"path": "template.spec.x"}]'), "leads nowhere: template.spec has no field x"),
         (with_pod_sets(custom(), '[{"path": "spec.x"}]'), "[0].path: 'spec.x': expected a path that starts with"),
@@ -124,6 +125,7 @@ def test_settings_are_annotations_on_any_of_the_objects() -> None:
         ("restartBudgetResetAfter", "0s", "expected more than 0s; leave it out for a budget that counts for ever"),
         ("restartBudgetResetAfter", "soon", "'soon' is not a duration"),
         ("launchBudgetResetAfter", "1h", "profile manifests has no launch budget (found '1h')"),
+        ("checkpointPort", "1" * 4301, "is only for what sets checkpoint"),
         ("retryLimit", "-1", "expected a whole number from 0 to 1000000 (found '-1')"),
         ("priority", "11", "expected a whole number from 0 to 10 (found '11')"),
         ("priority", "high", "expected a whole number from 0 to 10 (found 'high')"),

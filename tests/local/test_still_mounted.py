@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,34 @@ def test_D58_a_stacks_own_folder_is_not_removed_either(tmp_path: Path, monkeypat
 
 
 def test_D58_mountinfo_names_what_is_mounted_in_a_folder_and_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    lines = [f"36 35 98:0 / {point} rw - ext4 /dev/x rw" for point in ("/a", r"/a/b\040c", "/a/b/d", "/ab", "/")]
-    table = tmp_path / "mountinfo"
-    table.write_text("\n".join(lines))
-    monkeypatch.setattr(sweeping, "Path", lambda *_: table)
+    table(tmp_path, monkeypatch, "/a", r"/a/b\040c", "/a/b/d", "/ab", "/")
     assert sweeping._mounts_below(Path("/a")) == ["/a/b/d", "/a/b c", "/a"]
+
+
+def table(folder: Path, monkeypatch: pytest.MonkeyPatch, *points: str | Path) -> None:
+    """Have mountinfo name these mount points, as the kernel writes them."""
+    lines = [f"36 35 98:0 / {point} rw - ext4 /dev/x rw\n" for point in points]
+    (folder / "mountinfo").write_bytes(os.fsencode("".join(lines)))
+    monkeypatch.setattr(sweeping, "_MOUNTINFO", folder / "mountinfo")
+
+
+@ROW("D58", level="pure")
+@pytest.mark.parametrize("name", ["Übung", "a\u00a0b", "a\u2028b", "a\x85b", "a\\x41", "a\udcffb"])
+def test_D58_a_mount_is_found_below_a_path_of_any_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    folder = tmp_path / name
+    point = str(folder / "volume")
+    table(tmp_path, monkeypatch, "/", point.replace("\\", r"\134"), tmp_path / "other")
+    assert sweeping._mounts_below(folder) == [point]
+
+
+@ROW("D58", level="pure")
+def test_D58_a_mount_is_found_below_a_folder_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real, link = tmp_path / "real", tmp_path / "link"
+    (real / "stack" / "volume").mkdir(parents=True)
+    link.symlink_to(real)
+    table(tmp_path, monkeypatch, real / "stack" / "volume")
+    with pytest.raises(StackError, match="still mounted"):
+        sweeping.remove_tree(link / "stack")
+    assert (real / "stack" / "volume").exists()

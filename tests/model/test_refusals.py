@@ -197,6 +197,7 @@ TABLE: list[tuple[Spoiled, str]] = [
     ({"components": [job(replacement={"charge": "x"})]}, "components[0].replacement.charge 'x'"),
     (of_template(spec={"x": "y" * 600 * 1024}), "expected at most 524,288"),
     ({"submittedAt": datetime(2026, 1, 31)}, "a time needs its zone"),  # noqa: DTZ001 - that it has none is refused
+    ({"submittedAt": "0001-01-01T00:00:00+05:00"}, "a time must be within the years 1 to 9999 in UTC"),
     # A component.
     ({"components": [job(name="Bad_Name")]}, "expected a DNS label"),
     (of_template(kind=""), "template.kind: expected a text"),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from holdfast import names
 from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.client import Kube, Object
-from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.raw import mapping, number_in
 from holdfast.model.gang.wire import Announcement, Directive, Join
 from holdfast.policy.rendezvous.hub import GangHub
 from holdfast.policy.values.edit import edit
@@ -206,7 +206,6 @@ def pod_seen(raw: Object) -> PodSeen | None:
     metadata, status = mapping(raw.get("metadata")), mapping(raw.get("status"))
     labels: Any = mapping(metadata.get("labels"))
     attempt = str(labels.get(names.LABEL_ATTEMPT, ""))
-    index = str(mapping(metadata.get("annotations")).get(_INDEX, ""))
     phase = str(status.get("phase") or "")
     if not attempt.isdecimal():
         return None
@@ -218,5 +217,5 @@ def pod_seen(raw: Object) -> PodSeen | None:
         ended=f"its pod has {phase.lower()}" if phase in _OVER else "",
         node=str(mapping(raw.get("spec")).get("nodeName") or ""),
         deleting=bool(metadata.get("deletionTimestamp")),
-        completion_index=int(index) if index.isdecimal() else None,
+        completion_index=number_in(mapping(metadata.get("annotations")).get(_INDEX)),
     )

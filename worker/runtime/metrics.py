@@ -114,6 +114,12 @@ class Metrics:
             ["resource", "reason"],
             registry=registry,
         )
+        self.skipped = Counter(
+            "holdfast_watch_skipped",
+            "Versions of objects that could not be decoded: what was known before counts. By resource.",
+            ["resource"],
+            registry=registry,
+        )
         self.storage = Gauge(
             "holdfast_storage_available",
             "1 while the store that data sets are staged from can be used.",

@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import structlog
 
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import PAGE, Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
@@ -15,6 +17,8 @@ from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.seen import revision_of
+
+Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
 T = TypeVar("T")
 S = TypeVar("S", contravariant=True)
@@ -99,7 +103,7 @@ class Informer(Generic[T]):
             api_version: of the kind.
             kind: the kind to watch.
             sink: receives each change.
-            decode: returns the fields to keep of an object; None skips it.
+            decode: returns the fields to keep of an object; None skips it. If it raises, the version is skipped.
             pulse: knows whether the API server answers at all.
             metrics: counts relists.
             namespace: empty for all.
@@ -123,6 +127,8 @@ class Informer(Generic[T]):
         self._known = 0
         self._highest = 0  # Kept across relists.
         self._items: dict[str, T] = {}
+        self._unread: set[str] = set()
+        """The uids of objects whose latest version could not be decoded."""
         self._failures = 0
         self._begun = 0.0
         self._changed: Callable[[], None] = lambda: None
@@ -204,6 +210,7 @@ class Informer(Generic[T]):
             version = revision_of(page) or version
         for uid in self._items.keys() - seen:
             self._sink.drop(self._items.pop(uid), version)
+        self._unread &= seen
         self._version = str(version)
         self._known = max(self._known, version)
         self._failures = 0
@@ -240,6 +247,7 @@ class Informer(Generic[T]):
                 case "ADDED" | "MODIFIED":
                     self._put(raw)
                 case "DELETED":
+                    self._unread.discard(raw["metadata"]["uid"])
                     item = self._items.pop(raw["metadata"]["uid"], None)
                     if item is not None:
                         self._sink.drop(item, revision_of(raw))
@@ -251,11 +259,30 @@ class Informer(Generic[T]):
 
     def _put(self, raw: Object) -> str:
         uid: str = raw["metadata"]["uid"]
-        item = self._decode(raw)
+        try:
+            item = self._decode(raw)
+        except Exception as error:  # Anyone may write an object: one of them must not end the watch of all.
+            self._skip(raw, uid, error)
+            return uid
+        self._unread.discard(uid)
         if item is not None and self._items.get(uid) != item:
             self._items[uid] = item
             self._sink.put(item)
         return uid
+
+    def _skip(self, raw: Object, uid: str, error: Exception) -> None:
+        """Keep an object as it was before: a version that cannot be decoded proves neither a failure nor an absence."""
+        resource, metadata = f"{self.kind[1]}.{self.kind[0]}", raw["metadata"]
+        self._metrics.skipped.labels(resource).inc()
+        if uid not in self._unread:
+            self._unread.add(uid)
+            Log.warning(
+                "an object cannot be decoded: what was known of it before counts",
+                kind=resource,
+                namespace=metadata.get("namespace", ""),
+                name=metadata.get("name", ""),
+                why=f"{type(error).__name__}: {error}",
+            )
 
     def _stand(self, standing: Standing, message: str) -> None:
         self.message = message
@@ -273,6 +300,7 @@ class Informer(Generic[T]):
         for item in self._items.values():
             self._sink.drop(item, 0)
         self._items.clear()
+        self._unread.clear()
         self._version, self._known = "", 0
         self._stand(standing, error.message)
         pause = BACKOFF_ESSENTIAL if self._essential else BACKOFF_UNWATCHABLE

@@ -115,7 +115,7 @@ def _of_job(job: dict[str, Any], path: str) -> Iterator[Contrary]:
     if limit and each is None:
         yield Contrary(f"{path}.backoffLimit", limit, "0")
     policy = job.get("podReplacementPolicy")
-    if policy not in {None, "Failed"}:
+    if policy not in (None, "Failed"):
         yield Contrary(f"{path}.podReplacementPolicy", policy, "Failed")
     rules = _list(_part(job, "podFailurePolicy"), "rules")
     for at, rule in enumerate(rules):
@@ -123,23 +123,30 @@ def _of_job(job: dict[str, Any], path: str) -> Iterator[Contrary]:
             where = f"{path}.podFailurePolicy.rules[{at}].action"
             yield Contrary(where, "Ignore", "FailJob, FailIndex or Count, since an ignored pod is made again")
     manager = job.get("managedBy")
-    if manager not in {None, _JOB_CONTROLLER}:
+    if manager not in (None, _JOB_CONTROLLER):
         yield Contrary(f"{path}.managedBy", manager, f"{_JOB_CONTROLLER} or none")
 
 
 def _of_pod(spec: dict[str, Any], path: str) -> Iterator[Contrary]:
     policy = spec.get("restartPolicy")
-    if policy not in {None, "Never"}:
+    if policy not in (None, "Never"):
         yield Contrary(f"{path}.restartPolicy", policy, "Never")
-    for at, one in enumerate(_list(spec, "containers")):
-        container = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
-        if container.get("restartPolicy") not in {None, "Never"}:
-            yield Contrary(f"{path}.containers[{at}].restartPolicy", container["restartPolicy"], "Never")
-        if container.get("restartPolicyRules"):
-            yield Contrary(f"{path}.containers[{at}].restartPolicyRules", container["restartPolicyRules"], "none")
+    yield from _of_containers(spec, path, "containers", ("Never",))
+    # An init container that always restarts is a sidecar, which does no work of its own.
+    yield from _of_containers(spec, path, "initContainers", ("Never", "Always"))
     for at, one in enumerate(_list(spec, "tolerations")):
         toleration = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
         yield from _of_toleration(toleration, f"{path}.tolerations[{at}]")
+
+
+def _of_containers(spec: dict[str, Any], path: str, field: str, allowed: tuple[str, ...]) -> Iterator[Contrary]:
+    for at, one in enumerate(_list(spec, field)):
+        container = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+        policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules")
+        if policy not in (None, *allowed):
+            yield Contrary(f"{path}.{field}[{at}].restartPolicy", policy, " or ".join(allowed))
+        if rules:
+            yield Contrary(f"{path}.{field}[{at}].restartPolicyRules", rules, "none")
 
 
 def _of_toleration(toleration: dict[str, Any], path: str) -> Iterator[Contrary]:
@@ -150,7 +157,7 @@ def _of_toleration(toleration: dict[str, Any], path: str) -> Iterator[Contrary]:
 
 def _names(toleration: dict[str, Any], key: str) -> bool:
     """Whether a toleration covers the taints of a silent node, for any duration."""
-    return toleration.get("effect") in _EFFECTS and toleration.get("key") in {None, "", key}
+    return toleration.get("effect") in _EFFECTS and toleration.get("key") in (None, "", key)
 
 
 def _tolerates(toleration: Any, key: str) -> bool:

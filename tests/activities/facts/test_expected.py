@@ -144,6 +144,14 @@ def test_D22_a_job_without_retries_or_at_its_end_backs_off_no_more() -> None:
     assert bare.backs_off_until is None
 
 
+@D22
+def test_D22_failed_pods_that_a_job_ignores_use_up_no_retries() -> None:
+    raw = {**component("work-0"), "spec": {"parallelism": 1, "completions": 1, "backoffLimit": 3}}
+    pods = [failed(name, code=42, second=second) for name, second in (("a", 1), ("b", 2), ("c", 3), ("d", 5))]
+    view = look(*pods, plan=(planned(status=JOB),), objects={"work": raw}).components["work"]
+    assert view.backs_off_until == time(5) + timedelta(seconds=80)
+
+
 D24 = pytest.mark.row("D24", level="pure")
 
 

@@ -180,6 +180,7 @@ def submitted(rules: Any, kind: tuple[str, str] = OTHER) -> str:
     ("rules", "wrong"),
     [
         ("nonsense", "expected JSON such as"),
+        ("[" * 100_000, "expected JSON such as"),
         ([], "expected some of succeeded, failed, ready"),
         ({}, "expected some of succeeded, failed, ready"),
         ({"suceeded": {"path": "status.a", "equals": "b"}}, "expected some of succeeded, failed, ready"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState
 from holdfast.activities.operations import save_requests
 from holdfast.activities.operations.checkpoint import summed
-from holdfast.activities.operations.save_requests import Answer, Standing, address_of, asker_of, read_answer
+from holdfast.activities.operations.save_requests import Answer, Standing, address_of, asker_of, read_answer, read_body
 from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
 from holdfast.model.calls.cluster import CheckpointInput, Target
 
@@ -262,6 +263,16 @@ async def test_D45_a_response_that_names_another_request_is_no_answer():
     assert [one.standing for one in said] == [Standing.SILENT, Standing.DONE]
 
 
+@ROW("D44", level="pure")
+@ROW("D45", level="pure")
+@pytest.mark.parametrize("field", ["state", "uri", "message", "request"])
+@pytest.mark.parametrize("state", ["InProgress", "Complete", "Failed"])
+def test_D44_an_answer_with_half_a_character_can_be_recorded(field: str, state: str):
+    answer = {"state": state, "uri": "s3://x", "message": "m", "request": "3"}
+    said = read_body(json.dumps({**answer, field: "\ud800"}).encode(), 3)
+    f"{said.uri}{said.message}".encode()
+
+
 async def test_an_endless_answer_is_read_no_further_than_it_may_be_long():
     async def handler(_: web.Request) -> web.Response:
         return web.Response(text='{"state": "Complete", "uri": "' + "x" * 100_000 + '"}')
@@ -304,6 +315,10 @@ async def test_nothing_is_asked_where_nobody_listens():
         ("0.0.0.0", {}, ""),
         ("evil.example.com", {}, ""),
         ("", {}, ""),
+        ("::ffff:10.1.2.3", {}, "10.1.2.3"),
+        ("::ffff:127.0.0.1", {}, ""),
+        ("::ffff:169.254.169.254", {}, ""),
+        ("::ffff:0.0.0.0", {}, ""),
     ],
 )
 def test_only_a_pods_own_address_is_asked(ip: str, spec: dict[str, Any], where: str):
@@ -311,12 +326,16 @@ def test_only_a_pods_own_address_is_asked(ip: str, spec: dict[str, Any], where: 
 
 
 @ROW("D32", level="pure")
-@pytest.mark.parametrize("node", [{"hostIP": "10.1.2.3"}, {"hostIPs": [{"ip": "fd00::1"}, {"ip": "10.1.2.3"}]}])
+@pytest.mark.parametrize(
+    "node",
+    [{"hostIP": "10.1.2.3"}, {"hostIP": "::ffff:10.1.2.3"}, {"hostIPs": [{"ip": "fd00::1"}, {"ip": "10.1.2.3"}]}],
+)
 def test_D32_the_address_of_a_pods_node_is_not_the_pods(node: dict[str, Any]):
-    found = pod("10.1.2.3")
-    assert address_of(found) == "10.1.2.3"
-    found["status"] |= node
-    assert address_of(found) == ""
+    for written in ("10.1.2.3", "::ffff:10.1.2.3"):
+        found = pod(written)
+        assert address_of(found) == "10.1.2.3"
+        found["status"] |= node
+        assert address_of(found) == ""
 
 
 @ROW("L32", level="pure")

@@ -127,6 +127,26 @@ def test_D5_a_bare_pod_is_not_restarted_by_its_kubelet() -> None:
             "expected none",
         ),
         (
+            document(pod={"initContainers": [{"name": "a", "image": "i", "restartPolicy": "OnFailure"}]}),
+            "spec.template.spec.initContainers[0].restartPolicy",
+            "expected Never or Always",
+        ),
+        (
+            document(
+                pod={"initContainers": [{"name": "a", "image": "i", "restartPolicyRules": [{"action": "Restart"}]}]}
+            ),
+            "spec.template.spec.initContainers[0].restartPolicyRules",
+            "expected none",
+        ),
+        (document(podReplacementPolicy={}), "spec.podReplacementPolicy", "{}: expected Failed"),
+        (document(managedBy=[1]), "spec.managedBy", "[1]: expected kubernetes.io/job-controller"),
+        (document(pod={"restartPolicy": ["Never"]}), "spec.template.spec.restartPolicy", "expected Never"),
+        (
+            document(pod={"initContainers": [{"name": "a", "image": "i", "restartPolicy": {"a": 1}}]}),
+            "spec.template.spec.initContainers[0].restartPolicy",
+            "expected Never or Always",
+        ),
+        (
             document(pod={"tolerations": [{"key": SILENT[1], "operator": "Exists", "tolerationSeconds": 60}]}),
             "spec.template.spec.tolerations[0].tolerationSeconds",
             "60: expected none",
@@ -146,6 +166,14 @@ def test_D5_what_the_author_asked_for_to_the_contrary_is_refused(given: Any, fie
     plain = copy.deepcopy(given)
     plain["metadata"]["annotations"]["holdfast.dev/sensitive"] = "false"
     assert one(plain).name == "train", "it is nothing but the word sensitive"
+
+
+@ROW("D5", level="pure")
+@pytest.mark.parametrize("field", ["key", "effect", "operator", "value"])
+def test_D5_a_toleration_of_a_wrong_type_is_left_to_the_api_server(field: str) -> None:
+    given = {"key": SILENT[0], "operator": "Exists", "effect": "NoExecute", field: ["a"]}
+    kept = job_of(one(document(pod={"tolerations": [given]})))["template"]["spec"]["tolerations"]
+    assert given in kept
 
 
 @ROW("D5", level="pure")

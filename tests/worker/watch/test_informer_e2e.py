@@ -62,7 +62,12 @@ async def delete(kube: Kube, namespace: str, name: str) -> None:
 
 
 @asynccontextmanager
-async def informing(ground: Ground, kubeconfig: str, quiet: float = 10.0) -> AsyncIterator[tuple[Informer[str], Seen]]:
+async def informing(
+    ground: Ground,
+    kubeconfig: str,
+    quiet: float = 10.0,
+    decode: Callable[[Object], str] = lambda raw: str(raw["metadata"]["name"]),
+) -> AsyncIterator[tuple[Informer[str], Seen]]:
     pulse = Pulse(await Kube.connect(kubeconfig, timeout=3))
     seen = Seen()
     informer = Informer(
@@ -70,7 +75,7 @@ async def informing(ground: Ground, kubeconfig: str, quiet: float = 10.0) -> Asy
         "v1",
         "ConfigMap",
         sink=seen,
-        decode=lambda raw: str(raw["metadata"]["name"]),
+        decode=decode,
         pulse=pulse,
         metrics=Metrics(),
         namespace=ground.namespace,
@@ -138,6 +143,41 @@ async def test_a_list_that_was_too_slow_is_begun_anew_in_pages_and_what_went_mea
         assert again == [False, *(True for _ in again[1:])], "from the beginning, and in pages"
         assert len(again) > 1
         assert informer._metrics.relists.labels("configmaps", "expired")._value.get() == 1
+
+
+@pytest.mark.row("D11", level="e2e")
+@pytest.mark.row("D2", level="e2e")
+async def test_D11_an_object_that_cannot_be_decoded_stays_as_it_was_and_ends_no_watch(
+    ground: Ground, admin: str
+) -> None:
+    async def write(name: str, text: str) -> None:
+        found = await ground.kube.get("v1", "ConfigMap", name, ground.namespace)
+        key = ("v1", "ConfigMap", name, ground.namespace)
+        await ground.kube.patch(*key, uid=found["metadata"]["uid"], patch={"data": {"number": text}})
+
+    def decode(raw: Object) -> str:
+        return f"{raw['metadata']['name']} {int(raw.get('data', {}).get('number', 0))}"
+
+    def skipped() -> float:
+        return informer._metrics.skipped.labels("ConfigMap.v1")._value.get()
+
+    for name in ("a", "bad", "c"):
+        await config_map(ground, name)
+    await write("bad", "no number")
+    async with informing(ground, admin, decode=decode) as (informer, seen):
+        await until(lambda: informer.settled)
+        assert seen.names == {"a 0", "c 0"}
+        assert skipped() == 1
+        await write("a", "no number")
+        await config_map(ground, "d")
+        await until(lambda: "d 0" in seen.names)
+        assert seen.names == {"a 0", "c 0", "d 0"}, "what was known of it counts"
+        assert skipped() == 2
+        await write("bad", "7")
+        await until(lambda: "bad 7" in seen.names)
+        await delete(ground.kube, ground.namespace, "a")
+        await until(lambda: seen.names == {"c 0", "d 0", "bad 7"})
+        assert informer._unread == set()
 
 
 async def test_a_version_too_old_lists_again_and_misses_nothing(ground: Ground, admin: str) -> None:
