@@ -20,6 +20,7 @@ import faulthandler
 import json
 import logging
 import os
+import re
 import signal
 import ssl
 import stat
@@ -50,6 +51,13 @@ STACKS_EVERY: Final = 60.0
 """Seconds between two signals to a program: each may interrupt a call that does not try again."""
 _TOLD_MAXIMUM: Final = 4096
 """Bytes of the file that are served."""
+_COUNT_MAXIMUM: Final = 10**15
+_PHASE_MAXIMUM: Final = 63
+_BOUND_MAXIMUM: Final = 30 * 86_400.0
+_PRINTABLE: Final = re.compile(r"[!-~]+")
+_OF_A_PHASE: Final = frozenset({"phase", "bound"})
+_OWN: Final = frozenset({"step", "total", "saved"}) | _OF_A_PHASE
+"""What the worker reads; the rest is for people."""
 _DUMP: Final = "stacks.txt"
 _ASK: Final = "ask"
 _NONE_YET: Final = "no program has told a step yet"
@@ -71,7 +79,7 @@ class Teller:
         self._offers_stacks_of = 0
 
     def step(self, n: int, total: int | None = None, saved: int | None = None, **values: float) -> None:
-        """Tell that step `n` is done; it ends a phase.
+        """Tell that step `n` is done; it ends a phase. What cannot be told is left out, and logged once.
 
         Args:
             n: the number of the step, which grows.
@@ -80,23 +88,39 @@ class Teller:
             values: numbers for people, such as `loss`.
         """
         with self._lock:
-            known = {name: self._word[name] for name in ("total", "saved") if name in self._word}
-            given = {"total": total, "saved": saved}
-            told = {name: int(value) for name, value in given.items() if value is not None}
-            self._tell({**known, **told, "step": int(n), **{name: float(value) for name, value in values.items()}})
+            self._try("step", lambda: self._step(n, {"total": total, "saved": saved}, values))
+
+    def _step(self, n: int, given: dict[str, int | None], values: dict[str, float]) -> None:
+        word = {name: self._word[name] for name in given if name in self._word} | {"step": _count(n)}
+        for name, count in given.items():
+            if count is not None:
+                self._try(name, lambda name=name, count=count: word.update({name: _count(count)}))
+        for name, value in values.items():
+            self._try(f"value {name}", lambda name=name, value=value: word.update(_value(name, value)))
+        self._tell(word)
 
     def enter(self, name: str, bound: float | None = None) -> None:
         """Tell that the program does something else than stepping, for at most `bound` seconds."""
         with self._lock:
-            word = {key: value for key, value in self._word.items() if key not in {"phase", "bound"}}
-            self._tell({**word, "phase": name, **({"bound": float(bound)} if bound is not None else {})})
+            self._try("phase", lambda: self._enter(name, bound))
+
+    def _enter(self, name: str, bound: float | None) -> None:
+        word = {key: value for key, value in self._word.items() if key not in _OF_A_PHASE}
+        word["phase"] = "-".join(_PRINTABLE.findall(str(name)))[:_PHASE_MAXIMUM] or "phase"
+        if bound is not None:
+            self._try("bound", lambda: word.update(bound=_bound(bound)))
+        self._tell(word)
 
     def leave(self) -> None:
         """Tell that the phase is over."""
         with self._lock:
-            self._tell({key: value for key, value in self._word.items() if key not in {"phase", "bound"}})
+            word = {key: value for key, value in self._word.items() if key not in _OF_A_PHASE}
+            self._try("phase", lambda: self._tell(word))
 
     def _tell(self, word: dict[str, Any]) -> None:
+        if (size := len(json.dumps(word))) > _TOLD_MAXIMUM:
+            self._warn("values", f"{size:,} bytes of JSON, expected at most {_TOLD_MAXIMUM:,}")
+            word = {key: value for key, value in word.items() if key in _OWN}
         self._word = word
         path = os.environ.get(ENV_FILE)
         if path:
@@ -126,9 +150,32 @@ class Teller:
             act()
             self._failed.discard(channel)
         except Exception as error:  # A program must not end because its step cannot be told.
-            if channel not in self._failed:
-                self._failed.add(channel)
-                _log.warning("progress: the %s cannot be used: %s", channel, error)
+            self._warn(channel, error)
+
+    def _warn(self, channel: str, why: object) -> None:
+        if channel not in self._failed:
+            self._failed.add(channel)
+            _log.warning("progress: the %s cannot be used: %s", channel, why)
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if not 0 <= count <= _COUNT_MAXIMUM:
+        raise ValueError(f"{count}: expected 0 to {_COUNT_MAXIMUM}")
+    return count
+
+
+def _value(name: str, value: Any) -> dict[str, float]:
+    if name in _OF_A_PHASE:
+        raise ValueError("it belongs to a phase: use phase()")
+    return {name: float(value)}
+
+
+def _bound(value: Any) -> float:
+    bound = float(value)
+    if not bound > 0:
+        raise ValueError(f"{bound}: expected more than 0 seconds")
+    return min(bound, _BOUND_MAXIMUM)
 
 
 def write(path: Path, word: dict[str, Any]) -> None:
@@ -291,8 +338,8 @@ def phase(name: str, bound: float | None = None) -> Phase:
     """Declare what may take long, such as `saving`: until the next step, or the end of a `with` block.
 
     Args:
-        name: one word.
-        bound: how long it may last, in seconds; None: as long as the workload's `phaseBound`.
+        name: one word of at most 63 characters; blanks become hyphens.
+        bound: how long it may last, in seconds, at most 30 days; None: as long as the workload's `phaseBound`.
     """
     _TELLER.enter(name, bound)
     return Phase(_TELLER)

@@ -17,13 +17,15 @@ from holdfast.activities.progress.read import pod_steps
 from holdfast.activities.site.site import Site, is_broken_off
 from holdfast.model.calls.progress import Followed, FollowInput
 from holdfast.model.life.progress import PodStep, StepRecord
-from holdfast.policy.verdicts.progress import is_news, read, stalled
+from holdfast.policy.values.edit import edit
+from holdfast.policy.verdicts.progress import is_news, is_too_soon, read, stalled
 
 
 async def follow(site: Site, given: FollowInput) -> Followed:
     """Read the steps of the attempt's pods in rounds, until they stand still or the workflow is to hear of them.
 
-    If the workflow knows that they stand still, the only news is that they no longer do.
+    If the workflow knows that they stand still, the only news is that they no longer do. That is told at once, or
+    the workload would be restarted. If they stand still again soon after, that is told later.
     A round in which the pods cannot be read teaches nothing, and the clock of a stall does not run meanwhile.
     """
     site.check(given.target)
@@ -39,8 +41,10 @@ async def follow(site: Site, given: FollowInput) -> Followed:
                 if given.stalled:
                     if failure is None:
                         return Followed(record=record)
-                elif failure is not None or is_news(given.known, told_at, record, rules):
-                    return Followed(record=record, failure=failure)
+                elif failure is not None and not is_too_soon(record, told_at):
+                    return Followed(record=edit(record, stall_told=record.at), failure=failure)
+                elif is_news(given.known, told_at, record, rules):
+                    return Followed(record=record)
             await _until(begun + rules.period.total_seconds(), record, beats)
     except asyncio.CancelledError:
         if not is_broken_off():

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from holdfast.model.base import Time
-from holdfast.model.vocabulary import FailureClass, Scope
+from holdfast.model.vocabulary import FailureClass, Reason, Scope
 from holdfast.model.words import Outside, counted
 
 FAILURES_MAXIMUM = 16
@@ -19,6 +19,12 @@ WAITING_MAXIMUM = 8
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULING_GATED = "SchedulingGated"
 FAILED_CREATE = "FailedCreate"
+ITS_GANG = "its gang"
+"""The subject of a gang's failure that no single member has caused."""
+_NAMES_A_POD = frozenset(
+    {Reason.NO_PROGRESS, Reason.MEMBER_FAILED, Reason.MAX_RESTARTS_EXHAUSTED, Reason.MAX_ROUNDS_EXHAUSTED}
+)
+"""Reasons of failures of a whole gang or workload whose subject, if there is one, is a pod."""
 _WAITS: dict[str, str] = {
     UNSCHEDULABLE: "unschedulable",
     SCHEDULING_GATED: "held by scheduling gates",
@@ -103,10 +109,12 @@ class Failure(Payload):
 
     @property
     def pod(self) -> str:
-        """The name of the pod whose failure it is; empty if it is not that of one pod."""
+        """The name of the pod whose failure it is, or that is to blame for it; empty if that is not one pod."""
         if self.death is not None:
             return self.death.pod
-        return self.subject if self.scope is Scope.MEMBER else ""
+        if self.subject != ITS_GANG and (self.scope is Scope.MEMBER or self.reason in _NAMES_A_POD):
+            return self.subject
+        return ""
 
     @property
     def codes(self) -> tuple[int, ...]:

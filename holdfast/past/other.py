@@ -53,6 +53,7 @@ from holdfast.policy.values.decision import (
     Wait,
 )
 from holdfast.policy.values.edit import edit
+from holdfast.policy.verdicts.poison import hopeless
 
 _ACTING: Final = (Create, Restart, Resubmit, Replace, Suspend, Fail, Succeed, Cancel, Release, Retry)
 _SAME: Final = "same"
@@ -160,16 +161,17 @@ class _Other:
         if self.ahead is not None:
             self._catch_up(turn.at, real, self.ahead, healed=taken.before.unhealthy is None)
         elif not was_ahead:
-            self._compare(turn.at, real, taken)
+            self._compare(turn, real, taken)
         if isinstance(real.decision, Retry) and real.before.outcome is not None:
             self.used, self.acted, self.failed = {}, {}, None  # A retry after the end starts all figures anew.
 
-    def _compare(self, at: datetime, real: Taken, taken: Taken) -> None:
+    def _compare(self, turn: Turn, real: Taken, taken: Taken) -> None:
+        at = turn.at
         acted = isinstance(real.decision, _ACTING)
         if acted and isinstance(taken.decision, _ACTING):
             self._both(at, real, taken)
         elif acted:
-            self._only_real(at, real, taken)
+            self._only_real(turn.spec, at, real, taken)
         elif isinstance(taken.decision, _ACTING):
             self._only_other(at, real.after, taken)
 
@@ -265,12 +267,12 @@ class _Other:
             self._ends_or_parts(at, real.before, taken)
         self._add(at, real.after, _said(real), _said(taken), _SAME if same else "instead", note)
 
-    def _only_real(self, at: datetime, real: Taken, taken: Taken) -> None:
+    def _only_real(self, spec: Workload, at: datetime, real: Taken, taken: Taken) -> None:
         """Record a real decision that the other policy would have taken later, or not at all."""
         self._part(at)
         other = taken.decision
         failure = real.decision.failure if isinstance(real.decision, Restart | Fail) else None
-        cost, ends = self._later(failure) if failure is not None else ("", False)
+        cost, ends = self._later(spec, taken.before, failure) if failure is not None else ("", False)
         self.unknown = self.unknown or (failure is not None and ends != isinstance(real.decision, Fail))
         if isinstance(other, Wait):
             shift, fails = other.until - at, isinstance(real.decision, Fail)
@@ -288,7 +290,7 @@ class _Other:
             self.changes.append(Change(at, real.before, unknown=True))
             self._add(at, real.after, _said(real), "", "not at all", getattr(other, "why", ""))
 
-    def _later(self, failure: Failure) -> tuple[str, bool]:
+    def _later(self, spec: Workload, state: State, failure: Failure) -> tuple[str, bool]:
         """Charge the later cost of a failure; return the consequence in words, and whether it ends the workload."""
         ruling = rule_on(self.policy, failure)
         rule, action = ruling.rule, ruling.action
@@ -296,6 +298,9 @@ class _Other:
             return "", False
         if action.kind is ActionKind.FAIL:
             return "then it fails", True
+        found = hopeless(spec, state, failure)
+        if found is not None:
+            return f"then it fails, since {found.why}", True
         acted = self.acted.get(rule, 0)
         if action.limit is not None and acted >= action.limit:
             return f"then it fails, since rule {rule} has acted as often as it may", True

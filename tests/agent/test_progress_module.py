@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from holdfast import names, progress
-from holdfast.model.life.progress import Step
+from holdfast.activities.progress.read import step_of
+from holdfast.model.life.progress import BOUND_MAXIMUM, Step
 
 ROW = pytest.mark.row
 MODULE = Path(progress.__file__)
@@ -113,6 +114,66 @@ def test_P1_a_step_that_cannot_be_told_is_logged_once_and_never_raises(
     for number in range(5):
         teller.step(number)
     assert len(caplog.records) == 1
+
+
+@ROW("P1", level="pure")
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"loss": None}, {}),
+        ({"lr": [1, 2], "loss": 0.5}, {"loss": 0.5}),
+        ({"saved": float("nan")}, {"saved": 4}),
+        ({"saved": -1}, {"saved": 4}),
+        ({"total": 10**16}, {"total": 10}),
+        ({"phase": 2, "bound": 0}, {}),
+        ({f"metric_{number:03}_of_the_program": 0.123456789 for number in range(150)}, {}),
+    ],
+)
+def test_P1_a_value_that_cannot_be_told_is_left_out_and_the_step_is_told(
+    told: Path, caplog: pytest.LogCaptureFixture, values: dict[str, Any], expected: dict[str, Any]
+):
+    teller = progress.Teller()
+    teller.step(4, total=10, saved=4)
+    for _ in range(3):
+        teller.step(5, **values)
+    assert step_of(told.read_bytes()) == Step(step=5, total=10, saved=4)
+    assert read(told) == {"step": 5, "total": 10, "saved": 4} | expected
+    assert 1 <= len(caplog.records) <= 2, "each is logged once"
+
+
+@ROW("P1", level="pure")
+def test_P1_a_loss_that_is_no_number_hides_no_step(told: Path):
+    progress.Teller().step(5, loss=float("nan"))
+    assert step_of(told.read_bytes()) == Step(step=5)
+
+
+@ROW("P1", level="pure")
+@pytest.mark.parametrize("n", [-1, 10**16, None, "x", float("inf")])
+def test_P1_a_step_that_is_no_number_of_one_leaves_what_was_told(told: Path, n: Any):
+    teller = progress.Teller()
+    teller.step(4)
+    teller.step(n)
+    assert step_of(told.read_bytes()) == Step(step=4)
+
+
+@ROW("P1", level="pure")
+@pytest.mark.parametrize(
+    ("name", "bound", "expected"),
+    [
+        ("waiting for a checkpoint", 60, Step(step=4, phase="waiting-for-a-checkpoint", bound=60)),
+        ("saving", 0, Step(step=4, phase="saving")),
+        ("saving", float("nan"), Step(step=4, phase="saving")),
+        ("saving", "soon", Step(step=4, phase="saving")),
+        ("eval", float("inf"), Step(step=4, phase="eval", bound=BOUND_MAXIMUM)),
+        ("x" * 100, None, Step(step=4, phase="x" * 63)),
+        ("\u4fdd\u5b58", None, Step(step=4, phase="phase")),
+    ],
+)
+def test_P1_a_phase_is_told_as_the_worker_can_read_it(told: Path, name: str, bound: Any, expected: Step):
+    teller = progress.Teller()
+    teller.step(4)
+    teller.enter(name, bound)
+    assert step_of(told.read_bytes()) == expected
 
 
 @ROW("P4", level="pure")

@@ -16,6 +16,7 @@ from holdfast.model import (
     ConditionType,
     Phase,
     Policy,
+    Progress,
     Reason,
     Replacement,
     Scope,
@@ -79,6 +80,21 @@ def test_that_another_policy_would_have_failed_unless_it_healed_is_not_known_to_
     assert (result.outcome, result.other_outcome) == (Phase.SUCCEEDED, None)
     assert "not known" in result.end
     assert compared(story, story.spec.policy).other_outcome is Phase.SUCCEEDED
+
+
+@pytest.mark.row("P6", level="pure")
+@pytest.mark.row("P4", level="pure")
+def test_another_policy_that_would_act_later_fails_where_attempts_have_a_cap():
+    spec = document("pods").model_copy(update={"progress": Progress(executions=2)})
+    story = lived(spec, "events:\n" + "".join(f"- {{attempt: {n}, at: 1m, fail: {{exitCode: 1}}}}\n" for n in (1, 2)))
+    assert story.state is not None
+    assert story.state.reason is Reason.EXECUTIONS_EXCEEDED
+    result = compared(story, timed(spec.policy, failure_grace_period=timedelta(minutes=30)))
+    later = [point.note.partition(";")[0] for point in result.points if point.verdict == "later" and point.note]
+    assert later == [
+        "then it resets, charged to restart",
+        "then it fails, since it has begun 2 attempts, as many as progress.executions allows",
+    ]
 
 
 def test_the_pause_of_another_policys_own_rule_is_waited_for():

@@ -57,10 +57,14 @@ class StepRecord(Payload):
     """A digest of its running pods and their restarts: new programs begin anew; empty: none was read yet."""
     step: int | None = None
     """The highest step that its pods told, most recently."""
+    leader: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The uid of a pod that told this step; empty: none told one."""
     total: int | None = None
     saved: int | None = None
     """The highest step that a pod claims to have saved in this attempt."""
     phase: str = ""
+    phase_pod: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The uid of a pod that is in this phase; empty: none is in a phase."""
     phase_bound: float | None = None
     quiet: float = 0.0
     """Seconds in sight without a new step, or without an end of the phase."""
@@ -75,6 +79,8 @@ class StepRecord(Payload):
     """The latest step times, in seconds."""
     longest: float = 0.0
     """The longest time between two readings of a new step over the whole life, in seconds."""
+    stall_told: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """When the workflow was last told that this attempt stands still; None: never."""
 
     def begun(self, attempt: int, at: Time) -> StepRecord:
         """Return the record of a new attempt, or of one restarted in place: it knows the step times from before."""

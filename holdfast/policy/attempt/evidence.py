@@ -25,9 +25,9 @@ def evidence_of(state: State) -> tuple[str, ...] | None:
     if state.outcome is not Phase.FAILED and state.reason not in _FOR_A_FAILURE:
         return None
     seen = state.observation
-    first = () if state.outcome_failure is None else (state.outcome_failure,)
-    failures = (*first, *((*seen.failures, *seen.stuck) if seen is not None else ()))
-    pods = dict.fromkeys(one.pod for one in failures if one.attempt in {0, attempt.number})
+    # A stall, a failed probe and a gang's failure are told: no observation has them.
+    failures = (state.outcome_failure, attempt.told, *((*seen.failures, *seen.stuck) if seen is not None else ()))
+    pods = dict.fromkeys(one.pod for one in failures if one is not None and one.attempt in {0, attempt.number})
     return tuple(name for name in pods if name)[:PODS_MAXIMUM]
 
 

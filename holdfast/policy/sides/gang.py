@@ -16,6 +16,7 @@ from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scop
 from holdfast.model.gang.orders import GangEnding
 from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
 from holdfast.model.gang.status import CloseReason
+from holdfast.model.observation import ITS_GANG
 from holdfast.model.words import counted, shortened
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit
@@ -150,7 +151,7 @@ def _came_to(state: State, attempt: Attempt, meeting: Meeting, event: GangTold, 
         scope=Scope.MEMBER if lost else Scope.COMPONENT,
         reason=reason,
         time=now,
-        subject=came.member or "its gang",
+        subject=came.member or ITS_GANG,
         node=came.node,
         exit_code=came.failure.exit_code if came.failure is not None else None,
         message=shortened(f"{came.reason.value}: {came.why}"),

@@ -57,6 +57,7 @@ from holdfast.policy.attempt.scale import is_at_nothing, overrun
 from holdfast.policy.attempt.success import wanted
 from holdfast.policy.failures.avoided_nodes import blamed_for, in_full, remembered, room_needed, standing, without
 from holdfast.policy.failures.blindness import due
+from holdfast.policy.failures.first_cause import with_death
 from holdfast.policy.failures.rules import Ruling, rule_on, rulings, title_of
 from holdfast.policy.sides.staging import is_paused, is_staging
 from holdfast.policy.status.report import WARNINGS, conditions, still_runs
@@ -65,6 +66,7 @@ from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.budgets import used_of
 from holdfast.policy.verdicts.decide import decide
+from holdfast.policy.verdicts.poison import hopeless
 from holdfast.policy.verdicts.progress import where
 from holdfast.policy.verdicts.restart import is_alone
 from holdfast.policy.verdicts.strip import let_go
@@ -497,6 +499,10 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
         return "it is held until a person says retry or cancel, since it is sensitive"
     if is_alone(state, ruling):
         return _alone(spec, state, ruling)
+    death = state.unhealthy.death if state.unhealthy is not None else None
+    found = hopeless(spec, state, with_death(spec, failure, current(state), death))
+    if found is not None:
+        return f"the workload fails, since {found.why}"
     blame = blamed_for(state.policy, (failure,), at)
     excluded = remembered(state.excluded, blame, state.policy.exclusion, at)
     then = _next_one(edit(state, excluded=excluded), at)

@@ -194,7 +194,7 @@ class _Book:
         self._advance(max(end, self.at))
         self._settle()
         until = self.kept_from or self.at
-        return _joined([span for span in self.spans if span.begin < until])
+        return _joined([edit(span, end=min(span.end, until)) for span in self.spans if span.begin < until])
 
     def _advance(self, at: datetime) -> None:
         """Close the piece at a later time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.model import Failure, FailureClass, Reason, State, Workload
 from holdfast.model.life.progress import STEP_MAXIMUM, Fall
@@ -18,6 +18,13 @@ _TOLD: Final = re.compile(r"step ([0-9]{1,16})\b")
 """What a program leaves as its termination message (`holdfast.progress`)."""
 
 
+class Hopeless(NamedTuple):
+    """Why a workload would only fail again, as a reason and in words."""
+
+    reason: Reason
+    why: str
+
+
 def pointless(spec: Workload, state: State, failure: Failure) -> Fail | None:
     """Return the end of a workload that would only fail again; None if it may restart.
 
@@ -26,17 +33,22 @@ def pointless(spec: Workload, state: State, failure: Failure) -> Fail | None:
         state: its state.
         failure: the failure that would restart it.
     """
+    found = hopeless(spec, state, failure)
+    return Fail(found.reason, failure, f"{found.why}: {failure.sentence()}") if found is not None else None
+
+
+def hopeless(spec: Workload, state: State, failure: Failure) -> Hopeless | None:
+    """Return why a workload would only fail again; None if it may restart."""
     rules = spec.progress
     if rules is None:
         return None
     fall = fallen(state, failure)
     if fall is not None and fall.times >= rules.poison_limit:
-        why = f"it has failed at step {fall.step:,} {counted(fall.times, 'time')} in a row: {failure.sentence()}"
-        return Fail(Reason.POISON_STEP, failure, why)
+        why = f"it has failed at step {fall.step:,} {counted(fall.times, 'time')} in a row"
+        return Hopeless(Reason.POISON_STEP, why)
     if state.executions >= rules.executions:
         begun = counted(state.executions, "attempt")
-        why = f"it has begun {begun}, as many as progress.executions allows: {failure.sentence()}"
-        return Fail(Reason.EXECUTIONS_EXCEEDED, failure, why)
+        return Hopeless(Reason.EXECUTIONS_EXCEEDED, f"it has begun {begun}, as many as progress.executions allows")
     return None
 
 

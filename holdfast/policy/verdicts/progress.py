@@ -30,6 +30,8 @@ LATE: Final = timedelta(seconds=10)
 TOLD_EVERY: Final = timedelta(minutes=5)
 """How often new steps alone are told to the workflow: its history grows by a constant number of events an hour."""
 TOLD_AT_MOST: Final = timedelta(minutes=1)
+STALLED_AGAIN: Final = 2 * TOLD_AT_MOST
+"""How long after a stall another one of the attempt is told, since its end may have been told at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,18 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
         return edit(record, at=now, unseen=True)
     digest = hashlib.sha256(",".join(sorted(pod.program for pod in pods)).encode()).hexdigest()[:12]
     new, before = digest != record.pods, record.step
-    silent = not new and all(pod.told is None for pod in pods)
-    step, phase = _best(pods), record.phase if silent else _phase(pods)
-    if step is None and not new:
-        step = before  # A program that hangs may not answer either: that is no new step.
-    changes: dict[str, Any] = {"at": now, "pods": digest, "step": step, "phase": phase}
-    changes |= {} if silent else _words(record, pods, phase)
+    told = {pod.uid for pod in pods if pod.told is not None}
+    step, leader = _best(pods)
+    if not new and before is not None and (step is None or (step < before and record.leader not in {"", *told})):
+        # A program that hangs may not answer either. Pods behind one that is silent have not begun again.
+        step, leader = before, record.leader
+    phase, phase_pod = _phase(pods)
+    stays = not new and step == before and (not told or record.phase_pod not in {"", *told})
+    if stays:
+        phase, phase_pod = record.phase, record.phase_pod
+    changes: dict[str, Any] = {"at": now, "pods": digest, "step": step, "leader": leader}
+    changes |= _words(record, pods, phase) if new or told else {}
+    changes |= {"phase": phase, "phase_pod": phase_pod} | ({"phase_bound": record.phase_bound} if stays else {})
     if new or (before is not None and step is not None and step < before):
         # New pods, or pods that began again from a checkpoint: their first step takes longer than the others.
         changes |= {"quiet": 0.0, "unseen": True, "fresh": True}
@@ -187,10 +195,19 @@ def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rule
     if told is None or told.attempt != record.attempt or (told.step is None and record.step is not None):
         return True
     since = record.at - told_at
-    if since < TOLD_AT_MOST:
+    if since < TOLD_AT_MOST or is_too_soon(record, told_at):
         return False
     slow = is_slow(record, rules)
     return slow != is_slow(told, rules) or (since >= TOLD_EVERY and record.step != told.step)
+
+
+def is_too_soon(record: StepRecord, told_at: datetime) -> bool:
+    """Whether the attempt has stood still before so recently that neither another stall nor a slow step is told yet.
+
+    A stall and its end are told at once. So both together, with what else is told, come at most once a minute.
+    """
+    last = record.stall_told
+    return last is not None and (record.at - last < STALLED_AGAIN or record.at - told_at < TOLD_AT_MOST)
 
 
 def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:
@@ -219,13 +236,18 @@ def _step(record: StepRecord) -> str:
     return f"step {record.step:,}{of}" if record.step is not None else "no step yet"
 
 
-def _best(pods: Sequence[PodStep]) -> int | None:
-    return max((pod.told.step for pod in pods if pod.told is not None and pod.told.step is not None), default=None)
+def _best(pods: Sequence[PodStep]) -> tuple[int | None, str]:
+    """Return the highest step of the pods, and the uid of one that tells it; None if none tells a step."""
+    steps = [(-pod.told.step, pod.uid) for pod in pods if pod.told is not None and pod.told.step is not None]
+    if not steps:
+        return None, ""
+    step, uid = min(steps)
+    return -step, uid
 
 
-def _phase(pods: Sequence[PodStep]) -> str:
-    """Return the phase of the pods: of several the first by name; empty if none is in a phase."""
-    return min((pod.told.phase for pod in pods if pod.told is not None and pod.told.phase), default="")
+def _phase(pods: Sequence[PodStep]) -> tuple[str, str]:
+    """Return the phase of the pods, and the uid of one that is in it: of several the first; empty if none is in one."""
+    return min(((pod.told.phase, pod.uid) for pod in pods if pod.told is not None and pod.told.phase), default=("", ""))
 
 
 def _behind(pods: Sequence[PodStep]) -> PodStep | None:

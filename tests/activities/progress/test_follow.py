@@ -208,6 +208,34 @@ def test_P2_a_stall_that_was_told_is_news_again_only_once_it_is_over(
 
 
 @ROW("P1", level="pure")
+def test_P1_stalls_that_come_and_go_are_told_with_their_ends_at_most_once_a_minute(monkeypatch: pytest.MonkeyPatch):
+    """Each step takes a little longer than the bound."""
+    rules = Progress(bound=timedelta(seconds=20), period=timedelta(seconds=5))
+    first, _ = followed(monkeypatch, lambda _: at_step(0), given(rules))
+    assert first.record is not None
+    known, begun, news, ends = first.record.model_copy(update={"fresh": False}), 0.0, list[float](), list[float]()
+    is_known = False
+    while begun < 3600:
+        start, came_at = given(rules, known=known, stalled=is_known), begun
+        came, seconds = followed(monkeypatch, lambda now, at=came_at: at_step(int((at + now) // 30)), start)
+        assert came.record is not None
+        begun += max(seconds, 0.001)
+        if came.failure is None and is_known:
+            ends.append(begun - news[-1])
+        news.append(begun)
+        is_known = came.failure is not None
+        shift = timedelta(seconds=seconds)
+        told = came.record.stall_told
+        known = came.record.model_copy(
+            update={"at": came.record.at - shift, "stall_told": told - shift if told is not None else None}
+        )
+    assert news[0] == 25, "the first is told at once"
+    assert len(ends) > 20
+    assert max(ends) <= 10, "so is the end of each, or the workload would be restarted"
+    assert len(news) <= 61
+
+
+@ROW("P1", level="pure")
 def test_P1_a_workload_that_steps_well_is_told_of_every_five_minutes(monkeypatch: pytest.MonkeyPatch):
     start, _ = followed(monkeypatch, lambda _: at_step(1), given())
     came, seconds = followed(monkeypatch, lambda now: at_step(2 + int(now * 1000)), given(known=start.record))

@@ -19,8 +19,9 @@ from holdfast.cli.workloads.log_sources import (
     wanted,
 )
 from holdfast.errors import HoldfastError
-from holdfast.model import Death, Evidence, Failure, FailureClass, Phase, Scope
+from holdfast.model import Death, Evidence, Failure, FailureClass, Phase, Reason, Scope
 from holdfast.model.life.history import History, PastAttempt
+from holdfast.model.observation import ITS_GANG
 from tests.cli.text.test_render import NOW, status
 
 pytestmark = pytest.mark.row("E2", level="pure")
@@ -158,6 +159,14 @@ def test_E2_the_pod_that_decided_is_that_of_the_failure_that_ended_the_attempt()
     assert first.pod == "train-x"
     assert failure(scope=Scope.COMPONENT, subject="train", death=death).pod == "train-y"
     assert failure(scope=Scope.COMPONENT, subject="train").pod == ""
+
+
+@pytest.mark.parametrize("reason", [Reason.NO_PROGRESS, Reason.MEMBER_FAILED, Reason.MAX_ROUNDS_EXHAUSTED])
+def test_E2_the_pod_to_blame_for_a_stall_or_a_failed_gang_decided(reason: Reason) -> None:
+    scope = Scope.WORKLOAD if reason is Reason.NO_PROGRESS else Scope.COMPONENT
+    assert failure(reason=reason, scope=scope, subject="train-63").pod == "train-63"
+    assert failure(reason=reason, scope=scope, subject="").pod == ""
+    assert failure(reason=reason, scope=scope, subject=ITS_GANG).pod == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

@@ -20,11 +20,13 @@ from holdfast.model import (
 )
 from holdfast.model.calls.cluster import Removed
 from holdfast.model.life.evidence import StacksRequest
+from holdfast.model.life.progress import StepRecord
 from holdfast.policy.attempt.evidence import PODS_MAXIMUM, evidence_of, stacks_of
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Suspended
-from tests.policy.lives.life import START, Life
+from holdfast.policy.values.events import Cancelled, StepsRead, Suspended
+from holdfast.policy.verdicts.progress import stall
+from tests.policy.lives.life import START, Life, workload
 
 pytestmark = pytest.mark.row("P3", level="pure")
 REMOVALS = {OperationKind.REMOVE, OperationKind.FORCE_REMOVE}
@@ -54,6 +56,18 @@ def test_P3_the_removal_of_a_failed_attempt_keeps_evidence_of_the_pods_that_deci
 
 def test_P3_of_a_failure_that_no_pod_has_the_removal_chooses_the_pods():
     assert evidence_of(with_failures(failing().state, failure("train", Scope.COMPONENT))) == ()
+
+
+def test_P3_a_pod_whose_failure_was_told_and_not_seen_comes_first():
+    life = Life(spec=workload(2, progress=Progress()), hold=set(REMOVALS)).runs()
+    steps = StepRecord(attempt=1, at=life.now, pods="x", step=5, behind="main-63", behind_node="node-7")
+    life.tell(StepsRead(1, steps, stall(1, life.now, "main-63", "node-7", "step 5, no new step for 5m")))
+    assert life.state.reason is Reason.RESETTING
+    assert evidence_of(life.state) == ("main-63",)
+    many = (failure(f"pod-{number:02}") for number in range(20))
+    names = evidence_of(with_failures(life.state, *many))
+    assert names is not None
+    assert (names[0], len(names)) == ("main-63", PODS_MAXIMUM)
 
 
 def test_P3_it_names_eight_pods_at_most():

@@ -288,6 +288,30 @@ def test_P4_executions_have_a_cap_that_no_save_renews():
 
 
 @ROW("P4", level="pure")
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        (Progress(), "it has failed at step 1,234 3 times in a row"),
+        (Progress(executions=3), "it has begun 3 attempts, as many as progress.executions allows"),
+    ],
+)
+def test_P4_explain_says_within_the_grace_that_it_will_fail_and_why(rules: Progress, why: str):
+    spec = training(limit=10, progress=rules)
+    minute = edit(FAST, failure_grace_period=timedelta(minutes=1))
+    life = Life(spec=edit(spec, policy=edit(spec.policy, timings=minute))).runs()
+    for number in range(1, 4):
+        dies(life, "step 1234" if rules.executions != 3 else f"step {number}")
+        if number < 3:
+            told = explain_of(life.spec, life.state, life.now).next[-1].what
+            assert told == f"if it is not healthy by then: reset (restart {number} of 10), then attempt {number + 1}"
+            again(life.after(minutes=1))
+    told = explain_of(life.spec, life.state, life.now).next[-1].what
+    assert told == f"if it is not healthy by then: the workload fails, since {why}"
+    life.after(minutes=1)
+    assert (life.state.outcome, life.state.message.partition(":")[0]) == (Phase.FAILED, why)
+
+
+@ROW("P4", level="pure")
 def test_P4_a_retry_by_a_person_forgets_the_poison_step():
     policy = edit(training(limit=100).policy, timings=edit(FAST, deletion_on_failure_grace_period=timedelta(hours=1)))
     life = Life(spec=edit(training(), policy=policy)).runs()

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import State, Workload
+from holdfast.model import OperationKind, Phase, State, Workload
 from holdfast.model.life.ledger import Bucket, Span, milliseconds, totals
 from holdfast.policy.status.ledger import Moment, bucket_of, spans_of
-from tests.policy.lives.life import START
+from holdfast.policy.values.events import Cancelled, Suspended
+from tests.policy.lives.life import START, Life
 from tests.policy.lives.play import Play
 from tests.policy.lives.script import step, walk
 from tests.policy.lives.submitted import ORDERED, PARKED, READING, SAVING, SAVING_PARKED, SPEC, STREAMS
@@ -72,6 +73,21 @@ def test_P5_the_buckets_add_up_over_so_many_random_steps():
         assert_moves_only_time_with_pods(play)
         lives += 1
     print(f"the ledgers of {lives:,} lives add up, over {taken:,} random steps from seed {BEGUN} on")
+
+
+@pytest.mark.row("P5", level="pure")
+def test_P5_a_suspended_life_ends_when_it_is_cancelled_however_long_its_workflow_stays_open():
+    life = Life(hold={OperationKind.REPORT}).runs()
+    moments = [Moment(life.now, life.spec, life.state)]
+    for wish in (Suspended(), Cancelled()):
+        life.tell(wish)
+        moments.append(Moment(life.now, life.spec, life.state))
+        life.after(hours=1)
+        moments.append(Moment(life.now, life.spec, life.state))
+    assert life.state.outcome is Phase.CANCELLED
+    at_once = spans_of(START, moments[:-1], moments[-2].at)
+    assert (at_once[-1].bucket, at_once[-1].end - at_once[-1].begin) == (Bucket.SUSPENDED, timedelta(hours=1))
+    assert spans_of(START, moments, life.now + timedelta(hours=5)) == at_once
 
 
 def resets_of(play: Play) -> list[tuple[datetime, datetime]]:

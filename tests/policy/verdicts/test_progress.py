@@ -179,6 +179,54 @@ def test_P2_a_program_that_hangs_and_answers_no_more_has_not_begun_again(phase: 
     assert failure.message.startswith("step 33, ")
 
 
+def two_pods(one: Reader, a: Step | None, b: Step | None) -> Reader:
+    """Read two pods a period later; None: this one does not answer."""
+    one.seconds += PERIOD
+    pods = [PodStep(uid=f"a-{index}", name=f"train-{index}", told=told) for index, told in enumerate((a, b))]
+    one.record = read(one.record, 1, pods, one.rules, START + timedelta(seconds=one.seconds))
+    return one
+
+
+@ROW("P2", level="pure")
+@pytest.mark.parametrize("answers", [0, 2], ids=["never again", "every other time"])
+def test_P2_the_pod_that_leads_hides_no_stall_if_it_does_not_answer(answers: int):
+    one = Reader(Progress(bound=timedelta(minutes=3)))
+    for number in range(41):
+        one.sees(number, number)
+    one.sees(41, 40)
+    for index in range(13):
+        assert not one.failed
+        two_pods(one, Step(step=41) if answers and index % answers else None, Step(step=40))
+    assert one.failed
+    assert standing(one.known) == "step 41, no new step for 3m15s"
+    assert two_pods(one, None, Step(step=41)).failed, "the other one has only caught up"
+    assert not two_pods(one, None, Step(step=42)).failed
+    assert bound_of(two_pods(one, None, Step(step=30)).known, one.rules).span == RULES.first_step, "it began again"
+
+
+@ROW("P2", level="pure")
+def test_P2_a_pod_that_led_and_tells_a_lower_step_has_begun_again_whether_others_answer_or_not():
+    one = Reader(Progress(bound=timedelta(minutes=3))).sees(40, 40).sees(41, 40)
+    two_pods(one, Step(step=30), None)
+    assert (one.known.step, bound_of(one.known, one.rules).span) == (30, RULES.first_step)
+
+
+@ROW("P2", level="pure")
+def test_P2_the_pod_that_is_in_a_phase_hides_no_stall_if_it_answers_every_other_time():
+    one = Reader().learned().sees(33, 33)
+    saving = Step(step=33, phase="saving", bound=180.0)
+    two_pods(one, saving, Step(step=33))
+    for index in range(13):
+        assert not one.failed
+        two_pods(one, saving if index % 2 else None, Step(step=33))
+    failure = stalled(one.known, RULES)
+    assert failure is not None
+    assert failure.message == "step 33, in phase saving for 3m15s; bound 3m (phase saving)"
+    assert two_pods(one, None, Step(step=34)).known.phase == "", "a new step ends it"
+    two_pods(one, saving, Step(step=34))
+    assert two_pods(one, Step(step=34), None).known.phase == "", "it says so itself"
+
+
 @ROW("P2", level="pure")
 def test_P2_the_one_pod_that_is_behind_is_named():
     one = Reader().sees(4, 4, 4).sees(5, 5, 4)
