@@ -21,7 +21,7 @@ class Copy:
     """The name of its object."""
     index: int
     launches: int
-    """How often it was created before, with its whole component or attempt."""
+    """How often it was restarted with its whole component or attempt."""
     restarts: int = 0
     """How often it was restarted alone."""
     priority: int | None = None

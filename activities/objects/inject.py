@@ -87,6 +87,7 @@ def inject(
     launch: int = 0,
     copy_index: int | None = None,
     copy_launch: CopyLaunch | None = None,
+    restarts: int | None = None,
 ) -> dict[str, Any]:
     """Return the object to create for a component; always the same one for the same arguments.
 
@@ -97,6 +98,7 @@ def inject(
         launch: how often it has been recreated within this attempt.
         copy_index: which copy it is, where the component has copies.
         copy_launch: how often that copy was recreated alone; None: never.
+        restarts: how often all copies were restarted; None: as often as an attempt or launch was before this one.
 
     Raises:
         InjectionError: if the template already sets a value to something else, or a pod set's path leads nowhere.
@@ -117,7 +119,8 @@ def inject(
     if copy_index is not None:
         metadata["name"] = names.copy_name(metadata["name"], copy_index)
         alone = copy_launch or CopyLaunch(restarts=0)
-        copied = Copy(target, metadata["name"], copy_index, attempt - 1 + launch, alone.restarts, placement.priority)
+        restarts = attempt - 1 + launch if restarts is None else restarts
+        copied = Copy(target, metadata["name"], copy_index, restarts, alone.restarts, placement.priority)
         of_copy, selected = copy_labels(component.copy_labels, copied), copy_labels(component.copy_selectors, copied)
         launch += alone.launch
     metadata.pop("generateName", None)

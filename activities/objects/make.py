@@ -140,6 +140,7 @@ def _sent(site: Site, given: MakeInput, component: Component, copy_index: int | 
             launch=given.launches.get(component.name, 0),
             copy_index=copy_index,
             copy_launch=given.copy_launches.get(component.name, {}).get(copy_index) if copy_index is not None else None,
+            restarts=given.restarts.get(component.name),
         )
     except InjectionError as error:
         raise Refusal("Invalid", str(error), final=True) from None
@@ -277,7 +278,13 @@ def is_made_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     Then only what Holdfast adds can differ, for example after an upgrade between a creation and its retry (row D28).
     """
     labels = mapping(mapping(found["metadata"]).get("labels"))
-    theirs = {key: value for key, value in sent["metadata"]["labels"].items() if not key.startswith(names.GROUP)}
+    # What a copy has as both is written by Holdfast: an earlier release told launches where this one tells restarts.
+    copied = mapping(sent["metadata"].get("annotations"))
+    theirs = {
+        key: value
+        for key, value in sent["metadata"]["labels"].items()
+        if not key.startswith(names.GROUP) and copied.get(key) != value
+    }
     return (
         launch_of(found) == launch_of(sent)
         and _bears(found, sent, names.ANNOTATION_CONFIG_HASH)

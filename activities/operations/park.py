@@ -359,6 +359,7 @@ def _wanted(
             launch=given.launches.get(component.name, 0),
             copy_index=index,
             copy_launch=given.copy_launches.get(component.name, {}).get(index) if index is not None else None,
+            restarts=given.restarts.get(component.name),
         )
     except InjectionError as error:
         raise _Refused(str(error)) from None

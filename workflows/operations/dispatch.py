@@ -57,6 +57,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.spec.mount import readers
     from holdfast.policy.attempt.barrier import grace_left as barrier_grace_left
     from holdfast.policy.attempt.checkpoint import checkpoint_request
+    from holdfast.policy.attempt.copies import told_restarts
     from holdfast.policy.attempt.evidence import evidence_of, stacks_of
     from holdfast.policy.attempt.health import copy_grace_left, grace_left, timings
     from holdfast.policy.attempt.order import awaited
@@ -306,6 +307,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             components=tuple(_asleep(one) if one.name in asleep else one for one in components),
             config_hashes=spec.config_hashes,
             copy_launches=copy_launches(state),
+            restarts=told_restarts(spec, attempt),
             claims=spec.volume_claims,
             labels=spec.labels,
             resume_from=resume_from,
@@ -373,6 +375,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 config_hashes={name: spec.config_hashes[name] for name in again},
                 launches=operation.launches,
                 copy_launches=copy_launches(state),
+                restarts=told_restarts(spec, attempt),
                 copies=operation.copies,
                 labels=spec.labels,
                 resume_from=resume_from,
@@ -453,6 +456,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 config_hashes={name: attempt.config[name] for name in resuming} if attempt is not None else {},
                 launches={name: attempt.launches.get(name, 0) for name in resuming} if attempt is not None else {},
                 copy_launches=copy_launches(state),
+                restarts=told_restarts(spec, attempt),
                 labels=spec.labels,
                 turn=attempt.turns if attempt is not None else 0,
                 gang=gang,

@@ -206,6 +206,7 @@ def _status(workload: Workload, report: Report, now: datetime) -> Status:
         copies=report.copies,
         copy_restarts=report.copy_restarts,
         failure=report.failure,
+        barrier=report.barrier,
     )
 
 

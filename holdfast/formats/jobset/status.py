@@ -141,9 +141,12 @@ def failed(workload: Workload, status: Status) -> tuple[str, str, str]:
 
 def _conditions(workload: Workload, status: Status) -> list[Json]:
     found: list[tuple[tuple[str, str, str], bool]] = []
-    if _in_order(workload) and status.attempt and status.phase not in {Phase.SUSPENDING, Phase.SUSPENDED}:
+    # Once a set has ended, the counts no longer say how far it had started: what was ready is deleted.
+    untold = {Phase.SUSPENDING, Phase.SUSPENDED, Phase.FAILED}
+    if _in_order(workload) and status.attempt and status.phase not in untold:
         started = all(_started(status, one) for one in _replicated_jobs(workload))
-        found.append((STARTING, not started))
+        if started or status.phase is not Phase.SUCCEEDED:
+            found.append((STARTING, not started))
         if started:
             found.append((STARTED, True))
     suspended = status.phase in {Phase.SUSPENDING, Phase.SUSPENDED} or status.reason in _SUSPENSIONS

@@ -62,6 +62,9 @@ _Gang = Annotated[GangPods | None, Field(exclude_if=lambda value: value is None)
 
 _CopyLaunches = Annotated[dict[str, dict[int, CopyLaunch]], Field(exclude_if=lambda value: not value)]
 """By component and index: the copies that were made again alone (row J23)."""
+_Restarts = Annotated[dict[str, int], Field(exclude_if=lambda value: not value)]
+"""By component: how often all of its copies were restarted before, as their labels tell it; if it is left out, as often
+as an attempt or launch was before this one (row J11)."""
 _InPlace = Annotated[int | None, Field(exclude_if=lambda value: value is None)]
 """The in-place restart attempt at which its pods begin; None: they wait at no barrier (row J24)."""
 _Data = Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)]
@@ -130,6 +133,7 @@ class MakeInput(Payload):
     launches: dict[str, int] = {}
     """By component: how often it has been made again within this attempt; 0 if left out."""
     copy_launches: _CopyLaunches = {}
+    restarts: _Restarts = {}
     labels: dict[str, str] = {}
     bounds: PodBounds = PodBounds()
     gang: _Gang = None
@@ -372,6 +376,7 @@ class UnparkInput(Payload):
     config_hashes: dict[str, str] = {}
     launches: dict[str, int] = {}
     copy_launches: _CopyLaunches = {}
+    restarts: _Restarts = {}
     labels: dict[str, str] = {}
     gang: _Gang = None
     turn: int

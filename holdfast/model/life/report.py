@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from holdfast.model.base import Time
+from holdfast.model.life.facts import Barrier
 from holdfast.model.observation import CopyCounts, Failure, Payload
 from holdfast.model.vocabulary import ConditionType, Phase, Reason
 
@@ -77,6 +78,8 @@ class Report(Payload):
     """The use of each budget, for the same."""
     failure: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
     """The failure that ended it, for the same."""
+    barrier: Annotated[Barrier | None, Field(exclude_if=lambda value: value is None)] = None
+    """The barrier of the living attempt, for the same (row J24)."""
     events: tuple[Event, ...] = ()
     unlist: Annotated[tuple[Entry, ...], Field(exclude_if=lambda value: not value)] = ()
     """The entries that must leave the registry before this report is written (row L30)."""

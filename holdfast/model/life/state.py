@@ -90,6 +90,9 @@ class Attempt(Payload):
     """One try at running the workload: attempt n's objects and pods never live beside attempt n+1's."""
 
     number: int
+    unlike_restarts: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How many more attempts than restarts of all copies were before it: a resumption after a suspension that deletes
+    is no restart (row J11)."""
     stage: Stage = Stage.PLANNED
     owner_uid: str = ""
     objects: tuple[ObjectRef, ...] = ()
@@ -99,6 +102,8 @@ class Attempt(Payload):
     """For each component, the digest of its last created form."""
     launches: dict[str, int] = Field(default_factory=dict)
     """How often a component was made again within this attempt; those never made again are left out."""
+    missed: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
+    """How often of these times only because somebody had deleted it: no restart (row J11)."""
     used: dict[str, int] = Field(default_factory=dict)
     """How much each component has used of the budget to which its replacements are charged."""
     borne_again: Annotated[float, Field(exclude_if=lambda value: not value)] = 0.0

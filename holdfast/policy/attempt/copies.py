@@ -73,6 +73,26 @@ def restarted(state: State, copies: Iterable[CopyAgain], now: datetime) -> dict[
     return found
 
 
+def restarts_of_all(state: State) -> int:
+    """Return how often more than single copies were restarted."""
+    return state.restarts - sum(one.restarts for known in state.copy_restarts.values() for one in known.values())
+
+
+def told_restarts(spec: Workload, attempt: Attempt | None) -> dict[str, int]:
+    """Return for components how often all of their copies were restarted before, as labels of the copies tell it.
+
+    Left out are those of which that is the number of attempts and launches before (row J11).
+    """
+    if attempt is None:
+        return {}
+    found: dict[str, int] = {}
+    for one in spec.components:
+        launches, missed = attempt.launches.get(one.name, 0), attempt.missed.get(one.name, 0)
+        if one.copies is not None and (attempt.unlike_restarts or missed):
+            found[one.name] = attempt.number - 1 - attempt.unlike_restarts + launches - missed
+    return found
+
+
 def forgiven(found: dict[str, dict[int, CopyRestarts]]) -> dict[str, dict[int, CopyRestarts]]:
     """Return how often each copy was restarted, with nothing charged any more."""
     return {name: {index: edit(one, charged=0) for index, one in known.items()} for name, known in found.items()}

@@ -16,6 +16,9 @@ def at_nothing(spec: Workload, state: State, seen: Observation | None) -> str:
         return ""
     views = {name: view for name, view in seen.components.items() if view.found and not view.complete}
     idle = [one.name for one in spec.components if one.name in views and views[one.name].released]
+    if not any(one.expected_pods for one in spec.components):
+        # It was submitted so, and cannot succeed: no copy of it can.
+        idle = [one.name for one in spec.components if one.copies == 0 and one.name in seen.components]
     if not idle or any(view.pods.expected for view in views.values()):
         return ""
     return f"{spec.titles(idle)} {'is' if len(idle) == 1 else 'are'} scaled to 0: no pod of the workload is to run"

@@ -58,7 +58,10 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
     again = {*due, *attempt.making}
     views = {name: seen.components.get(name) for name in names if name not in again}
     done = [name for name, view in views.items() if view is not None and view.found and view.complete]
-    if len(done) == len(names):
+    empty = {one.name for one in spec.components if one.copies == 0}
+    if success.operator is SuccessOperator.ANY:
+        done = [name for name in done if name not in empty]
+    if len(done) == len(names) and (empty.isdisjoint(names) or _has_succeeded(spec, seen, again)):
         return wanted(spec, success)
     if success.operator is SuccessOperator.ALL:
         return ""
@@ -67,6 +70,17 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
     first = [*done, *some][:1]
     what = "is" if done else "has a copy that is"
     return f"{spec.titles(first)} {what} complete, and any of {spec.titles(names)} is enough" if first else ""
+
+
+def _has_succeeded(spec: Workload, seen: Observation, again: Collection[str]) -> bool:
+    """Whether any object of the workload has succeeded: a component of no copies is complete without one."""
+    for one in spec.components:
+        view = seen.components.get(one.name)
+        if view is None or not one.completes or one.copies == 0 or one.name in again:
+            continue
+        if (view.found and view.complete) or (view.copies is not None and view.copies.succeeded):
+            return True
+    return False
 
 
 def judged(spec: Workload, state: State, seen: Observation | None, failures: Iterable[Failure]) -> list[Ruling]:

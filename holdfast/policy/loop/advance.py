@@ -23,7 +23,7 @@ from holdfast.model import (
 from holdfast.model.words import counted
 from holdfast.policy.attempt import barrier
 from holdfast.policy.attempt.checkpoint import ask, checkpoint_request, due_at, expire
-from holdfast.policy.attempt.copies import forgiven, restarted, titles_again
+from holdfast.policy.attempt.copies import forgiven, restarted, restarts_of_all, titles_again
 from holdfast.policy.attempt.ending import is_clearing
 from holdfast.policy.attempt.health import LIVE, REMOVING, current, removal_due, timings
 from holdfast.policy.attempt.order import first_waiting
@@ -228,6 +228,7 @@ def _create(spec: Workload, state: State, now: datetime) -> State:
     asleep = state.intent.suspend
     attempt = Attempt(
         number=number,
+        unlike_restarts=number - 1 - restarts_of_all(state),
         begun_at=now,
         avoided=excluded,
         waiting=waiting,
@@ -278,6 +279,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     assert attempt is not None
     whole = tuple(name for name in decision.components if name not in {one.component for one in decision.copies})
     launches = {name: attempt.launches.get(name, 0) + 1 for name in whole}
+    missed = {name: attempt.missed.get(name, 0) + 1 for name in decision.missed}
     used = {name: attempt.used.get(name, 0) + decision.charged.count(name) for name in decision.charged}
     state, avoided = exclude(state, decision.exclude, now)
     attempt = edit(
@@ -287,6 +289,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         replaced_at=now,
         replaced=replaced_at(attempt, decision.components, now),
         launches={**attempt.launches, **launches},
+        missed={**attempt.missed, **missed},
         used={**attempt.used, **used},
         warming={**attempt.warming, **dict.fromkeys(decision.components, now)},
     )
@@ -298,7 +301,8 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         acted[rule] = acted.get(rule, 0) + 1
     if decision.ruled:
         # Other failures are assessed again, after a new live look.
-        state = edit(state, used=charged, acted=acted, restarts=state.restarts + len(decision.ruled))
+        restarts = state.restarts + len(decision.ruled) - len(decision.missed)
+        state = edit(state, used=charged, acted=acted, restarts=restarts)
         state = edit(state, looked_at=None, unhealthy=None)
     if decision.copies:
         state = edit(state, copy_restarts=restarted(state, decision.copies, now))

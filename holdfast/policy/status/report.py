@@ -192,7 +192,12 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
     seen = shown(state)
     copies = {name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {}
     return edit(
-        report, copies=copies, copy_restarts=state.copy_restarts, used=state.used, failure=state.outcome_failure
+        report,
+        copies=copies,
+        copy_restarts=state.copy_restarts,
+        used=state.used,
+        failure=state.outcome_failure,
+        barrier=state.attempt.barrier if state.attempt is not None else None,
     )
 
 
@@ -208,7 +213,7 @@ def landmarks(report: Report, *, all_active: bool = True) -> tuple[object, ...]:
 
     Args:
         report: The status.
-        all_active: Whether it counts that all have begun; runs of earlier releases do not count it.
+        all_active: Whether it counts that all have begun, or may; runs of earlier releases do not count it.
     """
     each = (
         (
@@ -222,7 +227,8 @@ def landmarks(report: Report, *, all_active: bool = True) -> tuple[object, ...]:
         )
         for name, one in sorted(report.copies.items())
     )
-    return (quota_in(report), *each)
+    barrier = report.barrier if all_active else None
+    return (quota_in(report), barrier is not None and barrier.is_lifted, *each)
 
 
 def events_of(state: State) -> tuple[Event, ...]:

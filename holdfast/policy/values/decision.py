@@ -96,6 +96,8 @@ class Replace:
     why: str
     ruled: tuple[str, ...] = ()
     """The components that a rule restarts, each once per restart."""
+    missed: tuple[str, ...] = ()
+    """Of `ruled`, those that are only made again because somebody has deleted them: no restart, and not charged."""
     copies: tuple[CopyAgain, ...] = ()
     """Of components that are in `components`, the only copies that are recreated."""
     charges: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from holdfast.model import Reason, Scope, Stage, State, Workload
+from holdfast.model import FailureClass, Reason, Scope, Stage, State, Workload
 from holdfast.policy.attempt.copies import copy_backed_off, restarted_copy
 from holdfast.policy.attempt.health import current, timings
 from holdfast.policy.attempt.replace import backed_off
@@ -114,8 +114,14 @@ def restarted_alone(
         tuple(members),
         why,
         ruled=tuple(name for name, _ in first),
+        missed=tuple(name for (name, index), one in first.items() if index is None and _is_missed(one)),
         copies=tuple(copies),
         charges=tuple(charges),
         limited=tuple(limited),
         exclude=exclude,
     )
+
+
+def _is_missed(ruling: Ruling) -> bool:
+    """Whether a ruling only makes again what somebody has deleted."""
+    return ruling.failure.cls is FailureClass.MISSING and ruling.action.charge is None

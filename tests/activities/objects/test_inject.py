@@ -38,7 +38,13 @@ def part(template: dict[str, Any] | None = None, **pod_set: Any) -> Component:
 
 
 def injected(
-    component: Component, *, config_hash: str = "", launch: int = 0, copy_index: int | None = None, **placement: Any
+    component: Component,
+    *,
+    config_hash: str = "",
+    launch: int = 0,
+    copy_index: int | None = None,
+    restarts: int | None = None,
+    **placement: Any,
 ) -> dict[str, Any]:
     """Return what is sent for a component of attempt 2, unless `placement` says otherwise."""
     usual: dict[str, Any] = {
@@ -49,7 +55,7 @@ def injected(
         "labels": {},
     }
     where = Placement(**(usual | placement))
-    return inject(component, where, config_hash=config_hash, launch=launch, copy_index=copy_index)
+    return inject(component, where, config_hash=config_hash, launch=launch, copy_index=copy_index, restarts=restarts)
 
 
 def sent(component: Component, attempt: int = 2, **labels: str) -> dict[str, Any]:

@@ -186,3 +186,20 @@ async def test_J12_active_pods_that_never_end_are_forced_once_their_grace_is_ove
     asked = min(one.time for one in deletions if one.resource == "jobs")
     assert (min(one.time for one in forced) - asked).total_seconds() >= 5
     assert [act.name for act in await space.acts(handle)].count(OperationKind.CLEAR) == 1
+
+
+@SHARED
+@pytest.mark.row("J12", level="e2e")
+@pytest.mark.row("F11", level="e2e")
+async def test_J12_a_replicated_job_of_no_jobs_is_no_success(space: Space):
+    none, worker = replicated("none", replicas=0), once(replicated("worker", job=NEVER))
+    _, empty = await submit(space, jobset("empty", none))
+    _, handle = await submit(space, jobset("train", none, worker, successPolicy={"operator": "Any"}))
+    await space.reach(handle, "Running", 1)
+    status = await space.reach(empty, "Pending", 1)
+    assert status.reason == "Held"
+    await completed(space, "train-worker-0")
+    await space.reach(handle, "Succeeded")
+    for one in (empty, handle):
+        await one.signal("cancel", "enough")
+        await space.ended(one)

@@ -133,7 +133,7 @@ async def test_J19_it_counts_towards_the_maximum_and_another_rule_restarts_all(s
     assert counted(await told(space, handle, document)) == (1, 1), "both failed at once: one restart"
     await end_pod(space, "train-trainer-0", 1)
     await reach(space, handle, "Running", 2)
-    assert {restarted for _, restarted in (await there(space, "train")).values()} == {"1"}
+    assert {restarted for _, restarted in (await there(space, "train")).values()} == {"2"}
     assert counted(await told(space, handle, document)) == (2, 2)
     await end_pod(space, "train-evaluator-1", 1)
     status = await reach(space, handle, "Failed")

@@ -186,6 +186,8 @@ async def test_the_loss_of_its_owner_while_it_is_suspended_is_noticed(space: Spa
     await handle.signal(names.SIGNAL_RESUME)
     status = await space.reach(handle, "Running", 2)
     assert (status.restarts, status.executions) == (0, 2)
+    labels = {each["metadata"]["labels"][f"{P}restart-attempt"] for each in (await jobs(space)).values()}
+    assert labels == {"0"}, "nothing was restarted"
 
 
 async def test_a_job_that_somebody_resumes_while_the_set_is_suspended_is_suspended_again(stack: Stack, tmp_path: Path):

@@ -13,6 +13,7 @@ from holdfast.formats.condition import CONDITION, life_in
 from holdfast.formats.jobset.resource import RESOURCE
 from holdfast.formats.published import LABEL_QUEUE
 from holdfast.model import (
+    Barrier,
     Condition,
     ConditionType,
     CopyCounts,
@@ -243,6 +244,43 @@ def test_F16_conditions_turn_and_keep_their_times_and_a_repeated_report_changes_
     life = life_in(third)
     assert life is not None
     assert (life.sequence, life.attempt) == (3, 2)
+
+
+@ROW("J13", level="pure")
+@ROW("J17", level="pure")
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+def test_J13_a_startup_policy_stays_as_it_was_at_the_end(phase: Phase):
+    document = resource(startupPolicy={"startupPolicyOrder": "InOrder"})
+    for first, startup in (((2, 2, 0, 2), ("False", "True")), ((2, 1, 0, 2), ("True", None))):
+        document["status"] = {}
+        document["status"] = shown(document, report(copies=counted(a=first, b=(1, 1, 0, 1))))
+        later = NOON + timedelta(minutes=5)
+        ended = shown(document, report(phase, sequence=8, copies=counted(a=(2, 0, 1, 0), b=(1, 0, 0, 0))), later)
+        kinds = ("StartupPolicyInProgress", "StartupPolicyCompleted")
+        found = [condition(ended, kind) for kind in kinds]
+        assert tuple(one["status"] if one else None for one in found) == startup
+        assert found[0] == condition(document["status"], kinds[0]), "nor does its time change"
+
+
+@ROW("J24", level="pure")
+@ROW("F16", level="pure")
+@pytest.mark.parametrize(
+    ("barrier", "previous", "current"),
+    [
+        (None, None, None),
+        (Barrier(attempt=0, since=NOON), None, None),
+        (Barrier(attempt=0), None, 0),
+        (Barrier(attempt=2, since=NOON), 1, 1),
+        (Barrier(attempt=2), 1, 2),
+    ],
+)
+def test_J24_a_jobset_in_the_cluster_shows_its_in_place_restart_attempts(
+    barrier: Barrier | None, previous: int | None, current: int | None
+):
+    status = shown(resource(), report(barrier=barrier))
+    found = [status.get(f"{kind}InPlaceRestartAttempt") for kind in ("previous", "current")]
+    assert found == [previous, current]
+    assert ("barrier" in report(barrier=barrier).model_dump()) == (barrier is not None)
 
 
 @ROW("J17", level="pure")

@@ -215,6 +215,22 @@ def test_the_startup_policy(first: CopyCounts, second: CopyCounts, expected: lis
     assert all(messages[type_] == (reason, message) for type_, _, reason, message in found)
 
 
+@pytest.mark.row("J13", level="pure")
+@pytest.mark.row("J17", level="pure")
+def test_J13_what_is_deleted_at_the_end_does_not_count_as_not_started() -> None:
+    document = jobset_of(replicated("a", replicas=2), replicated("b"), startupPolicy=IN_ORDER)
+    cleared = {"a": CopyCounts(expected=2, succeeded=1), "b": CopyCounts(expected=1)}
+    assert [each[0] for each in conditions(document, told(Phase.SUCCEEDED, copies=cleared))] == ["Completed"]
+    complete = {"a": CopyCounts(expected=2, succeeded=2), "b": CopyCounts(expected=1, succeeded=1)}
+    ended = conditions(document, told(Phase.SUCCEEDED, copies=complete))
+    assert [each[:2] for each in ended][:2] == [
+        ("StartupPolicyInProgress", "False"),
+        ("StartupPolicyCompleted", "True"),
+    ]
+    for copies in (cleared, complete):
+        assert [each[0] for each in conditions(document, told(Phase.FAILED, copies=copies))] == ["Failed"]
+
+
 @pytest.mark.parametrize("phase", Phase)
 def test_every_phase_can_be_told(phase: Phase) -> None:
     workload: Workload = one(ANY)

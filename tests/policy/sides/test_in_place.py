@@ -23,6 +23,7 @@ from holdfast.model import (
     Reason,
     RestartMode,
     Scope,
+    Source,
     Timings,
 )
 from holdfast.model.calls.barrier import BarrierInput, Lifted
@@ -31,6 +32,7 @@ from holdfast.model.life.progress import PodStep, Step, StepRecord
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.ledger import Moment, spans_of
+from holdfast.policy.status.report import landmarks, report_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, StepsRead, Suspended
 from holdfast.policy.verdicts.progress import bound_of, read, stall, stalled
@@ -287,3 +289,24 @@ def test_J24_what_is_still_to_be_resumed_is_not_awaited_at_the_barrier():
     state = edit(one.state, attempt=edit(attempt, parked=("worker",)))
     given: BarrierInput = call_of(one.spec, state, "uid", one.now).argument
     assert [made.name for made in given.plan if made.expected_pods] == ["driver"]
+
+
+@ROW
+@pytest.mark.row("F16", level="pure")
+def test_J24_a_custom_resource_is_told_of_the_barrier_and_as_soon_as_it_is_lifted():
+    copied = component("worker").model_copy(update={"copies": 1})
+    source = Source(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", generation=1)
+    one = InPlace(spec=jobs(copied, policy=POLICY, source=source))
+    one.hold = {OperationKind.BARRIER}
+    one.up()
+    waits = report_of(one.spec, one.state)
+    assert waits.barrier is not None
+    assert (waits.barrier.attempt, waits.barrier.is_lifted) == (0, False)
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    assert one.state.told is not None
+    assert one.state.told.barrier is not None
+    assert one.state.told.barrier.is_lifted
+    assert landmarks(one.state.told) != landmarks(edit(one.state.told, barrier=waits.barrier))
+    assert "barrier" not in report_of(jobs(copied, policy=POLICY), one.state).model_dump(), "nobody shows it there"
