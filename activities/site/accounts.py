@@ -14,8 +14,8 @@ _TEXT_MAPS: Final = frozenset(
     {"annotations", "labels", "matchLabels", "selector", "nodeSelector", "data", "binaryData", "stringData", "env"}
 )
 """The keys of these maps are the user's own words: a string below one of them is not a field."""
-_SECRET_TYPE: Final = "kubernetes.io/service-account-token"
-_SECRET_OF: Final = "kubernetes.io/service-account.name"
+_ACCOUNT_TYPE: Final = "kubernetes.io/service-account-token"
+_OF_ACCOUNT: Final = "kubernetes.io/service-account.name"
 DEFAULT_ACCOUNT: Final = "default"
 """Pods that name no account run as this one, so naming it asks for nothing more."""
 
@@ -41,11 +41,11 @@ def accounts_of(thing: Mapping[str, Any]) -> tuple[Named, ...]:
 
 def _of_token(thing: Mapping[str, Any]) -> Iterator[Named]:
     """Return the account whose token a Secret is to hold; `default` too, whose pods need no such Secret."""
-    if (thing.get("apiVersion"), thing.get("kind"), thing.get("type")) != ("v1", "Secret", _SECRET_TYPE):
+    if (thing.get("apiVersion"), thing.get("kind"), thing.get("type")) != ("v1", "Secret", _ACCOUNT_TYPE):
         return
-    account = mapping(mapping(thing.get("metadata")).get("annotations")).get(_SECRET_OF)
+    account = mapping(mapping(thing.get("metadata")).get("annotations")).get(_OF_ACCOUNT)
     if isinstance(account, str) and account:
-        yield Named(account, f"metadata.annotations[{_SECRET_OF}]")
+        yield Named(account, f"metadata.annotations[{_OF_ACCOUNT}]")
 
 
 def _found(here: Any, path: str, *, is_text: bool) -> Iterator[Named]:
