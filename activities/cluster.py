@@ -110,6 +110,7 @@ class ClusterActivities:
         namespaces: tuple[str, ...] = (),
         rendezvous_ca: Callable[[], str] = str,
         *,
+        managed_by: str = names.MANAGED_BY,
         encrypted: bool = False,
         evidence: EvidenceStore | None = None,
     ) -> None:
@@ -129,6 +130,7 @@ class ClusterActivities:
             provisioning: the service that boots, erases and powers off nodes' machines; None without one.
             namespaces: the only namespaces in which anything is made or changed; empty: every enabled one.
             rendezvous_ca: returns the authority that signed the rendezvous' certificate, PEM; empty: the public ones.
+            managed_by: what custom resources say in `managedBy` that are for this installation.
             encrypted: whether this worker encrypts what Temporal stores.
             evidence: where evidence of failed attempts is kept; None where this worker keeps none.
         """
@@ -145,6 +147,7 @@ class ClusterActivities:
             rendezvous_ca=rendezvous_ca,
             data=data,
             namespaces=namespaces,
+            managed_by=managed_by,
             encrypted=encrypted,
             evidence=evidence,
         )

@@ -327,6 +327,12 @@ QUEUE_WORKFLOWS: Final = "holdfast"
 SHARDS: Final = 256
 
 DNS_LABEL: Final = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
+API_VERSION_FORM: Final = re.compile(
+    r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z"
+)
+"""An object's `apiVersion`: a version, `v1`, or a group and a version, `batch/v1`."""
+KIND_FORM: Final = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?\Z")
+"""An object's `kind`."""
 DNS_SUBDOMAIN: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
 
 

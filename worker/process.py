@@ -230,6 +230,7 @@ class Process:
             provisioning,
             given.namespaces,
             certificate.ca,
+            managed_by=given.managed_by,
             encrypted=encrypts(client.data_converter),
             evidence=evidence,
         )

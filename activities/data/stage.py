@@ -11,7 +11,7 @@ from holdfast.activities.data.fetch import Fetched
 from holdfast.activities.data.room import Ended, NoRoom, Use, nobody_knows
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.storage import Away, BadData, Changed, check_keys, digest_of
-from holdfast.activities.site.closed import unserved
+from holdfast.activities.site.closed import namespace_closed
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, refused
 from holdfast.model.calls.plan import DataVolume, Target
 from holdfast.model.calls.stage import Staged, StageInput
@@ -38,8 +38,12 @@ async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> S
         ApplicationError: of type `ClusterMismatch`, or `Refused`.
     """
     site.check(given.target)
-    if why := unserved(site, given.target.namespace):
-        raise refused(why)
+    async with as_retryable_errors():
+        closed = await namespace_closed(site, given.target, site.permits)
+    if closed is not None:
+        if closed.opens and given.waits:
+            return Staged(away=closed.why)
+        raise refused(closed.why)
     data = site.data
     if data is None:
         raise refused(

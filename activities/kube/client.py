@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +26,16 @@ from holdfast.activities.kube.errors import (
     WebhookFailed,
     error_of,
 )
-from holdfast.activities.kube.http import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIMEOUT, Contact, Object, Transport, lines
+from holdfast.activities.kube.http import (
+    CONNECT_TIMEOUT,
+    POOL_SIZE,
+    TOTAL_TIMEOUT,
+    Contact,
+    Object,
+    Transport,
+    lines,
+    parsed,
+)
 from holdfast.activities.kube.pages import whole_list
 from holdfast.activities.kube.resources import Discovery, Resource
 
@@ -164,7 +172,7 @@ class Kube(Transport):
             async for line in lines(response):
                 contact.at = datetime.now(UTC)
                 self.sight.regained(contact.at)
-                event: Object = json.loads(line)
+                event: Object = parsed(line, "GET", path)
                 if event.get("type") == "ERROR":
                     status: Object = event.get("object") or {}
                     raise error_of(int(status.get("code") or 500), status, "GET", path)

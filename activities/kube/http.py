@@ -141,7 +141,7 @@ class Transport:
             ) as response,
         ):
             text = await response.read()
-            return cast("Object", json.loads(text)) if text else {}
+            return cast("Object", parsed(text, method, path)) if text else {}
 
     def streamed(
         self, path: str, query: Mapping[str, str], deadline: aiohttp.ClientTimeout, impersonate: str = ""
@@ -188,7 +188,7 @@ class Transport:
         except KubeError:
             self.sight.regained()
             raise
-        except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError, json.JSONDecodeError) as error:
+        except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError) as error:
             if not is_log(path):  # It may have been the kubelet that fell silent.
                 self.sight.lost(contact.dark_since(error))
             detail = str(error) or type(error).__name__
@@ -281,6 +281,18 @@ def _proxy(url: str) -> str | None:
 
 async def _error(response: aiohttp.ClientResponse, method: str, path: str) -> KubeError:
     return error_of(response.status, _status(await response.read()), method, path, response.headers)
+
+
+def parsed(text: bytes, method: str, path: str) -> Any:
+    """Read an answer, whatever has sent it.
+
+    Raises:
+        Unreachable: if it is none of an API server: of a proxy's, or of the server of one group's.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Unreachable(502, "Unreadable", f"{method} {path}: the answer is no JSON: {error}") from None
 
 
 def _status(text: bytes) -> Object:

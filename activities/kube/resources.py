@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from holdfast import names
 from holdfast.activities.kube.errors import NotFound, UnknownKind
 
 _MISS_SECONDS = 2.0
+_UP = frozenset({".", ".."})
+"""Parts of a path that lead elsewhere, quoted or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,13 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Return the path of the collection (of all namespaces, if none is given) or of one object."""
+        """Return the path of the collection (of all namespaces, if none is given) or of one object.
+
+        Raises:
+            NotFound: if nothing can have the name: in a path it would lead elsewhere.
+        """
+        if not _UP.isdisjoint((namespace, name)):
+            raise NotFound(404, "NotFound", f"nothing can be named {name!r} in a namespace {namespace!r}")
         path = prefix(self.api_version)
         if self.namespaced and namespace:
             path += f"/namespaces/{quote(namespace, safe='')}"
@@ -56,10 +65,11 @@ class Discovery:
         """Return how a kind is served.
 
         Raises:
-            UnknownKind: if it is not; that answer is two seconds old at most.
+            UnknownKind: if it is not; that answer is two seconds old at most. No server serves what is no API version:
+                people write it, and pods' owner references do, and in a path it could lead elsewhere.
         """
         found = self._known.get(api_version, {}).get(kind)
-        if found is None:
+        if found is None and names.API_VERSION_FORM.match(api_version):
             async with self._asking.setdefault(api_version, asyncio.Lock()):
                 found = self._known.get(api_version, {}).get(kind)
                 if found is None and self._due(api_version):

@@ -23,6 +23,8 @@ from holdfast.activities.objects.copies import each
 from holdfast.activities.operations.park import GONE
 from holdfast.activities.operations.remains import nodes_down
 from holdfast.activities.operations.report import apply_report
+from holdfast.activities.site.accounts import DEFAULT_ACCOUNT
+from holdfast.activities.site.closed import account_closed, namespace_closed
 from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model.calls.barrier import BarrierInput, Lifted
@@ -56,6 +58,11 @@ class _Pod:
     def uid(self) -> str:
         """Its uid."""
         return str(mapping(self.raw["metadata"])["uid"])
+
+    @property
+    def account(self) -> str:
+        """The service account that it runs as."""
+        return str(mapping(self.raw.get("spec")).get("serviceAccountName") or "")
 
     def has_passed(self, attempt: int) -> bool:
         """Whether its programs were allowed to start at an attempt."""
@@ -149,7 +156,11 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
 
 
 async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: int, going: int) -> None:
-    """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends."""
+    """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends.
+
+    Raises:
+        _Refused: if they can not, or may not any more.
+    """
     goal = given.in_place
     late = next((pod for pod in pods if pod.stands.requested > goal), None)
     if late is not None:
@@ -158,6 +169,7 @@ async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: 
     there = [pod for pod in pods if pod.stands.is_there(goal)]
     passed = sum(pod.has_passed(goal) for pod in pods)
     if behind:
+        await _still_permitted(site, given, behind)
         request: dict[str, str | None] = {names.ANNOTATION_RESTART_REQUEST: str(goal)}
         if given.resume_from is not None:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
@@ -165,7 +177,19 @@ async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: 
     elif len(there) + passed == len(pods) and len(pods) >= expected and not going:
         attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
         restarts = names.ANNOTATION_RESTARTS_SEEN
+        await _still_permitted(site, given, there)
         await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
+
+
+async def _still_permitted(site: Site, given: BarrierInput, pods: list[_Pod]) -> None:
+    """Refuse to start programs of pods that are no longer permitted to run (row X4)."""
+    closed = await namespace_closed(site, given.target, site.permits)
+    if closed is not None:
+        raise _Refused(closed.why)
+    for account in sorted({pod.account for pod in pods} - {"", DEFAULT_ACCOUNT}):
+        closed = await account_closed(site.kube, given.target, account, site.permits)
+        if closed is not None:
+            raise _Refused(f"{account!r}: {closed.why}")
 
 
 async def _remind(site: Site, given: BarrierInput, pods: list[_Pod]) -> None:

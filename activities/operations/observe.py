@@ -81,7 +81,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     foreign = [pod for pod in seen_pods if chains.is_foreign(pod.controller)]
     seen_pods = [pod for pod in seen_pods if not chains.is_foreign(pod.controller)]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
-    if anchor is not None and not is_ours(target, anchor):
+    if anchor is not None and not is_ours(site, target, anchor):
         anchor = None
     owned = object_facts(owner) if owner else None
     seen = summarize(

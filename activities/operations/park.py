@@ -275,7 +275,7 @@ async def _placed(site: Site, given: UnparkInput) -> dict[str, tuple[PodSet, ...
         _Refused: if it cannot be read.
     """
     resource = await site.kube.find(*key_of(given.target)) if given.target.anchor is not None else None
-    if resource is None or not is_ours(given.target, resource):
+    if resource is None or not is_ours(site, given.target, resource):
         return None
     try:
         return formats.pod_sets(resource) or None

@@ -35,6 +35,7 @@ from holdfast.activities.site.anchor import (
     key_of,
     labels_of,
     marking,
+    may_change,
     release_anchor,
     sequence_of,
 )
@@ -230,7 +231,7 @@ async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any]
 
     None if it shows a later report, or has the mark of another try, or its definition is of before there were marks.
     """
-    while anchor is not None and is_ours(given.target, anchor):
+    while anchor is not None and is_ours(site, given.target, anchor):
         if sequence_of(given.target, anchor) > given.report.sequence or _owner_begun(given, anchor) not in {"", uid}:
             return None
         try:
@@ -254,7 +255,7 @@ async def _fenced(site: Site, given: PrepareInput, fence: Report) -> Object | No
     """Return the anchor once it has the mark of the earlier try, or keeps it from that; None without one."""
     while True:
         anchor = await site.kube.find(*key_of(given.target))
-        if anchor is None or not is_ours(given.target, anchor):
+        if anchor is None or not await may_change(site, given.target, anchor):
             return None
         if _owner_begun(given, anchor) or sequence_of(given.target, anchor) > given.report.sequence:
             return anchor
@@ -352,10 +353,19 @@ async def _resource(site: Site, given: PrepareInput) -> Object:
     """Return the custom resource that represents the workload, marked as ours so that it is deleted last."""
     target, key = given.target, key_of(given.target)
     what = f"{key[1]} {target.namespace}/{target.name}"
+    if key[:2] not in formats.RESOURCES:
+        kinds = ", ".join(f"{kind} of {api_version}" for api_version, kind in formats.RESOURCES)
+        raise refused(f"{what} of {key[0]} stands for no workload: expected {kinds}")
     while True:
         found = await site.kube.find(*key)
-        if found is None or not is_ours(target, found):
+        if found is None or found["metadata"]["uid"] != target.workload_uid:
             raise conflict(f"{what} of uid {target.workload_uid} is not there any more")
+        if not is_ours(site, target, found):
+            manager = mapping(found.get("spec")).get("managedBy")
+            raise conflict(
+                f"{what} is not run by this installation: expected spec.managedBy {site.managed_by!r} and no "
+                f"{names.ATTEMPT_KIND} that owns it, found {manager!r}"
+            )
         if not is_marked(target.workload_uid, found):
             if "deletionTimestamp" in found["metadata"]:
                 raise conflict(f"{what} is being deleted, and its finalizer was removed")

@@ -19,7 +19,7 @@ from holdfast.activities.kube.client import (
     Unreachable,
 )
 from holdfast.activities.kube.raw import mapping, mappings
-from holdfast.activities.site.anchor import Key, creator_of, is_ours, key_of, sequence_of, shown
+from holdfast.activities.site.anchor import Key, creator_of, is_ours, key_of, may_change, sequence_of, shown
 from holdfast.activities.site.anchoring import anchor_early
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, user_of
 from holdfast.model import Report
@@ -68,7 +68,7 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
 async def tell_events(site: Site, target: Target, report: Report) -> None:
     """Write the Events of a report whose status a later report, or the end of the anchor, makes needless."""
     anchor = site.known.look(target) or (await site.kube.find(*key_of(target)) if report.events else None)
-    if anchor is not None and is_ours(target, anchor):
+    if anchor is not None and is_ours(site, target, anchor):
         await _write_events(site, target, report, anchor)
 
 
@@ -95,7 +95,7 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
-        if anchor is None or not is_ours(target, anchor):
+        if anchor is None or not await may_change(site, target, anchor):
             return 0, None
         sequence = sequence_of(target, anchor)
         if remembered is not None and sequence >= report.sequence:

@@ -51,7 +51,7 @@ async def _decided(site: Site, given: ResetInput, pulse: Pulse) -> tuple[bool, O
     """
     if given.settles or tries() > 1:
         anchor = await persist(pulse, "reading the anchor", lambda: site.kube.find(*key_of(given.target)))
-        if _is_marked(given, anchor):
+        if _is_marked(site, given, anchor):
             return True, None
     seen = await _looked(site, given, pulse)
     if not given.settles and is_repeated(
@@ -86,9 +86,9 @@ async def _looked(site: Site, given: ResetInput, pulse: Pulse) -> Observation:
     return seen.model_copy(update={"blind": site.blind(pulse.blind)})
 
 
-def _is_marked(given: ResetInput, anchor: Mapping[str, Any] | None) -> bool:
+def _is_marked(site: Site, given: ResetInput, anchor: Mapping[str, Any] | None) -> bool:
     """Whether an anchor, as just read, says that the removal of this very decision has begun."""
-    if anchor is None or not is_ours(given.target, anchor):
+    if anchor is None or not is_ours(site, given.target, anchor):
         return False
     annotations = mapping(mapping(anchor["metadata"]).get("annotations"))
     return annotations.get(names.ANNOTATION_REMOVAL) == given.mark
@@ -100,9 +100,9 @@ async def _mark(site: Site, given: ResetInput) -> _Mark:
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await site.kube.find(*key_of(target))
-        if _is_marked(given, anchor):
+        if _is_marked(site, given, anchor):
             return _Mark.FOUND
-        if anchor is None or not is_ours(target, anchor):
+        if anchor is None or not is_ours(site, target, anchor):
             return _Mark.PREVENTED
         if sequence_of(target, anchor) >= given.removal.report.sequence:
             if remembered is not None:
@@ -124,9 +124,9 @@ async def _fence(site: Site, given: ResetInput) -> bool:
     target = given.target
     while True:
         anchor = await site.kube.find(*key_of(target))
-        if _is_marked(given, anchor):
+        if _is_marked(site, given, anchor):
             return True
-        if anchor is None or not is_ours(target, anchor):
+        if anchor is None or not is_ours(site, target, anchor):
             return False
         if sequence_of(target, anchor) >= given.look.report.sequence:
             return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from holdfast.activities.kube.raw import mapping
+
 _FIELD: Final = "serviceaccountname"
 _OLDER: Final = "serviceaccount"
 """The older name of that field, which Kubernetes and some custom resources still read; some hold an object there."""
@@ -12,6 +14,8 @@ _TEXT_MAPS: Final = frozenset(
     {"annotations", "labels", "matchLabels", "selector", "nodeSelector", "data", "binaryData", "stringData", "env"}
 )
 """The keys of these maps are the user's own words: a string below one of them is not a field."""
+_ACCOUNT_TYPE: Final = "kubernetes.io/service-account-token"
+_OF_ACCOUNT: Final = "kubernetes.io/service-account.name"
 DEFAULT_ACCOUNT: Final = "default"
 """Pods that name no account run as this one, so naming it asks for nothing more."""
 
@@ -28,9 +32,20 @@ def accounts_of(thing: Mapping[str, Any]) -> tuple[Named, ...]:
     """Return the accounts that an object names for its pods; they are found by field name.
 
     So leaving out a pod set does not avoid the check. Any field whose name ends in `serviceAccountName` counts, even as
-    the dotted key of a setting. A field that holds the text of another document is not read.
+    the dotted key of a setting. A field that holds the text of another document is not read. A Secret that asks for an
+    account's token names that account too: whoever mounts it acts as it, for as long as the Secret exists.
     """
-    return tuple(one for one in _found(thing, "", is_text=False) if one.account not in {"", DEFAULT_ACCOUNT})
+    fields = (one for one in _found(thing, "", is_text=False) if one.account not in {"", DEFAULT_ACCOUNT})
+    return (*fields, *_of_token(thing))
+
+
+def _of_token(thing: Mapping[str, Any]) -> Iterator[Named]:
+    """Return the account whose token a Secret is to hold; `default` too, whose pods need no such Secret."""
+    if (thing.get("apiVersion"), thing.get("kind"), thing.get("type")) != ("v1", "Secret", _ACCOUNT_TYPE):
+        return
+    account = mapping(mapping(thing.get("metadata")).get("annotations")).get(_OF_ACCOUNT)
+    if isinstance(account, str) and account:
+        yield Named(account, f"metadata.annotations[{_OF_ACCOUNT}]")
 
 
 def _found(here: Any, path: str, *, is_text: bool) -> Iterator[Named]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from holdfast import formats, names
 from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
-from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.raw import mapping, mappings
+from holdfast.activities.site.closed import namespace_closed
 from holdfast.activities.site.site import Site
 from holdfast.formats.condition import life_in
 from holdfast.model import Report
@@ -27,11 +28,57 @@ def key_of(target: Target) -> Key:
     return (names.API_VERSION, names.ANCHOR_KIND, names.anchor_name(target.name), target.namespace)
 
 
-def is_ours(target: Target, anchor: Mapping[str, Any]) -> bool:
-    """Whether an object represents this workload, and not another of its name."""
-    if target.anchor is not None:
-        return mapping(anchor["metadata"]).get("uid") == target.workload_uid
-    return mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
+def is_ours(site: Site, target: Target, anchor: Mapping[str, Any]) -> bool:
+    """Whether an object represents this workload, and not another of its name.
+
+    Which custom resource a workload names is in its document, which says anything: one that this installation does not
+    run represents none of its workloads (row X2).
+    """
+    if target.anchor is None:
+        return mapping(anchor.get("spec")).get("workloadUid") == target.workload_uid
+    kind, uid = key_of(target)[:2], target.workload_uid
+    if kind not in formats.RESOURCES or mapping(anchor["metadata"]).get("uid") != uid:
+        return False
+    return _has_begun(site, uid, anchor) or asks_here(kind, anchor, site.managed_by)
+
+
+def asks_here(kind: tuple[str, str], document: Mapping[str, Any], managed_by: str) -> bool:
+    """Whether a custom resource asks an installation for a workload, by its `managedBy` (rows F1, F10).
+
+    Args:
+        kind: its API version and kind, one of `formats.RESOURCES`.
+        document: the resource; items of a list do not carry their kind.
+        managed_by: the `managedBy` of resources that the installation runs.
+    """
+    if not isinstance(document.get("spec"), dict) or formats.RESOURCES[kind].managed_by(dict(document)) != managed_by:
+        return False
+    owners = mappings(mapping(document["metadata"]).get("ownerReferences"))
+    # A component of a workload has one engine.
+    return not any(one.get("kind") == names.ATTEMPT_KIND for one in owners)
+
+
+async def may_change(site: Site, target: Target, anchor: Mapping[str, Any]) -> bool:
+    """Whether an object represents this workload, and may be written to, released and deleted.
+
+    A custom resource that has begun is finished and released whatever its namespace permits by now; one that has not
+    begun is left alone where nothing may begin (rows X4, X11).
+
+    Raises:
+        KubeError: if the API server does not say.
+    """
+    if not is_ours(site, target, anchor):
+        return False
+    if target.anchor is None or _has_begun(site, target.workload_uid, anchor):
+        return True
+    return await namespace_closed(site, target, site.permits) is None
+
+
+def _has_begun(site: Site, uid: str, resource: Mapping[str, Any]) -> bool:
+    """Whether this installation has marked a custom resource; our finalizer may be gone from it already."""
+    metadata = mapping(resource["metadata"])
+    return _is_labelled(uid, metadata) and (
+        mapping(metadata.get("labels")).get(names.LABEL_INSTALLATION) == site.installation
+    )
 
 
 def is_held(anchor: Mapping[str, Any]) -> bool:
@@ -88,10 +135,12 @@ def shown(target: Target, anchor: Mapping[str, Any], report: Report, now: dateti
 
 def is_marked(uid: str, resource: Mapping[str, Any]) -> bool:
     """Whether a custom resource has our label and annotation to find it by, and our finalizer to make it go last."""
-    metadata = mapping(resource["metadata"])
+    return _is_labelled(uid, mapping(resource["metadata"])) and is_held(resource)
+
+
+def _is_labelled(uid: str, metadata: Mapping[str, Any]) -> bool:
     labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
-    own = annotations.get(names.ANNOTATION_LIFE) == uid and labels.get(names.LABEL_WORKLOAD_UID) == uid
-    return own and is_held(resource)
+    return annotations.get(names.ANNOTATION_LIFE) == uid and labels.get(names.LABEL_WORKLOAD_UID) == uid
 
 
 def marking(installation: str, uid: str, shard: int, resource: Mapping[str, Any]) -> Object:
@@ -129,7 +178,9 @@ async def delete_held(site: Site, target: Target) -> None:
     A deletion that is refused does not keep the workload's pods: it is asked for again, and told, at the end.
     """
     found = await site.kube.find(*key_of(target))
-    if found is None or not is_ours(target, found) or not is_held(found) or "deletionTimestamp" in found["metadata"]:
+    if found is None or not is_ours(site, target, found) or not is_held(found):
+        return
+    if "deletionTimestamp" in found["metadata"]:
         return
     with suppress(NotFound, Conflict, Forbidden, Invalid, WebhookFailed):
         await site.kube.delete(*key_of(target), uid=found["metadata"]["uid"])
@@ -145,7 +196,7 @@ async def release_anchor(site: Site, target: Target, *, delete: bool) -> bool:
     while True:
         remembered = site.known.take(target)
         anchor = remembered or await kube.find(*key)
-        if anchor is None or not is_ours(target, anchor):
+        if anchor is None or not await may_change(site, target, anchor):
             return False
         metadata = anchor["metadata"]
         finalizers = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]

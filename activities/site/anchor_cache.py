@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast import formats
+from holdfast import formats, names
 from holdfast.activities.kube.raw import mapping
 from holdfast.model.calls.cluster import Target
 
@@ -37,12 +37,18 @@ class KnownAnchors:
         kept = {**anchor, "metadata": metadata}
         form = formats.RESOURCES[target.anchor.api_version, target.anchor.kind] if target.anchor is not None else None
         if form is not None and form.status_suffices(mapping(anchor.get("status"))):
-            # Spec and annotations are each as large as the workload; the status has all that the next write needs.
-            kept.pop("spec", None)
-            metadata.pop("annotations", None)
+            # Spec and annotations are each as large as the workload; the status has all that the next write needs,
+            # beside what shows whose the resource is.
+            kept["spec"] = _only(anchor.get("spec"), "managedBy")
+            metadata["annotations"] = _only(metadata.get("annotations"), names.ANNOTATION_LIFE)
         self._anchors[_key(target)] = kept
         if len(self._anchors) > _MOST:
             self._anchors.popitem(last=False)
+
+
+def _only(content: Any, key: str) -> dict[str, Any]:
+    found = mapping(content)
+    return {key: found[key]} if key in found else {}
 
 
 def _key(target: Target) -> tuple[str, str, str]:

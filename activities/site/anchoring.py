@@ -31,7 +31,7 @@ async def anchor_early(site: Site, target: Target, given: AnchorInput, pulse: Pu
     await site.confirm(target)
     try:
         found = await site.kube.find(*key_of(target))
-        if found is not None and is_ours(target, found):
+        if found is not None and is_ours(site, target, found):
             return True
         if await namespace_closed(site, target, site.permits) is not None:
             return False
@@ -68,7 +68,7 @@ async def ensure_anchor(site: Site, target: Target, given: AnchorInput, pulse: P
                 continue
             site.known.keep(target, anchor)
             return anchor
-        metadata, ours, released = anchor["metadata"], is_ours(target, anchor), not is_held(anchor)
+        metadata, ours, released = anchor["metadata"], is_ours(site, target, anchor), not is_held(anchor)
         try:
             if ours and not released:
                 # If it is being deleted, that is a request that the next look at it will find.

@@ -75,6 +75,8 @@ class Site:
     """Where evidence of failed attempts is kept; None if this worker keeps none."""
     namespaces: tuple[str, ...] = ()
     """The only namespaces in which this worker makes or changes anything; empty: every enabled one."""
+    managed_by: str = names.MANAGED_BY
+    """What custom resources say in `managedBy` that are for this installation."""
     encrypted: bool = False
     """Whether this worker encrypts what Temporal stores (row X6)."""
     permits: Permits = field(default_factory=Permits)

@@ -41,6 +41,8 @@ T = TypeVar("T")
 INSTALLATION = "tests"
 RENDEZVOUS = "http://rendezvous.example:8086"
 """Where pods of gangs would find theirs."""
+MANAGED_BY = "holdfast.dev/nobody"
+"""What the bench's custom resources say in `managedBy`: no front door begins them."""
 
 
 class Bench:
@@ -61,7 +63,14 @@ class Bench:
         self.served = served
         """The setting `namespaces` of the worker."""
         self.activities = ClusterActivities(
-            kube, "test", cluster_uid, INSTALLATION, Limits(), rendezvous=RENDEZVOUS, namespaces=served
+            kube,
+            "test",
+            cluster_uid,
+            INSTALLATION,
+            Limits(),
+            rendezvous=RENDEZVOUS,
+            namespaces=served,
+            managed_by=MANAGED_BY,
         )
         self.target = Target(
             cluster="test",

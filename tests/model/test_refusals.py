@@ -201,6 +201,11 @@ TABLE: list[tuple[Spoiled, str]] = [
     # A component.
     ({"components": [job(name="Bad_Name")]}, "expected a DNS label"),
     (of_template(kind=""), "template.kind: expected a text"),
+    (of_template(kind="../Pod"), "template.kind: expected letters, digits and hyphens, a letter first, found '../Pod'"),
+    (of_template(apiVersion="../healthz"), "template.apiVersion: expected a version as `v1` or `batch/v1`, found '../"),
+    (of_template(apiVersion="../api/v1/pods?x=/y"), "template.apiVersion: expected a version as `v1` or `batch/v1`"),
+    (of_template(apiVersion="a/b/v1"), "template.apiVersion: expected a version as `v1` or `batch/v1`"),
+    (of_template(apiVersion="v1\n"), "template.apiVersion: expected a version as `v1` or `batch/v1`"),
     (of_template(metadata={}), "template.metadata.name: expected a name or a generateName"),
     ({"components": [job(podSets=[{"path": "spec.template"}])]}, "expected a path that starts with template"),
     ({"components": [job(podSets=[{"path": "template"}] * 2)]}, "podSets: path 'template' is given 2 times"),

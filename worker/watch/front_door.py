@@ -24,9 +24,9 @@ from holdfast import formats, names
 from holdfast.activities.entities.executions import word_for
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object, UnknownKind
-from holdfast.activities.kube.raw import mapping, mappings, time_of
+from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import events_of
-from holdfast.activities.site.anchor import is_held, is_marked, marking
+from holdfast.activities.site.anchor import asks_here, is_held, is_marked, marking
 from holdfast.errors import DocumentWarning, HoldfastError, Undecodable
 from holdfast.formats.condition import Life, life_in
 from holdfast.model import Phase, Reason, Report
@@ -96,16 +96,13 @@ class Seen:
 
 def resource_reader(kind: KindKey, managed_by: str) -> Callable[[Mapping[str, Any]], Seen | None]:
     """Return a function that reads a raw custom resource of a kind; None if its `managedBy` is another controller's."""
-    form = formats.RESOURCES[kind]
 
     def decode(raw: Mapping[str, Any]) -> Seen | None:
         # Items of a list do not carry their kind.
         document: Object = {**raw, "apiVersion": kind[0], "kind": kind[1]}
-        if not isinstance(raw.get("spec"), dict) or form.managed_by(document) != managed_by:
+        if not asks_here(kind, raw, managed_by):
             return None
         metadata = mapping(raw["metadata"])
-        if any(one.get("kind") == names.ATTEMPT_KIND for one in mappings(metadata.get("ownerReferences"))):
-            return None  # A component of a workload has one engine (row F10).
         uid, life = str(metadata["uid"]), life_in(mapping(raw.get("status")))
         shown = life.phase if life is not None and (life.sequence or life.phase.ended) else None
         return Seen(

@@ -361,7 +361,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
             return called(prepare, ENDLESS if spec.allow_missing_kinds else may_take)
         case OperationKind.STAGE:
             sets = state.staging.sets if state.staging is not None else ()
-            stage = StageInput(target=target, mounts=spec.mounts, versions={one.mount: one.digest for one in sets})
+            versions = {one.mount: one.digest for one in sets}
+            stage = StageInput(target=target, mounts=spec.mounts, versions=versions, waits=waits)
             return called(stage, ENDLESS)
         case OperationKind.CREATE:
             return called(creation(first, operation.report), make_time)

@@ -220,6 +220,12 @@ class Component(Model):
         for field in ("apiVersion", "kind"):
             if not isinstance(self.template.get(field), str) or not self.template[field]:
                 raise ValueError(f"template.{field}: expected a text, found {self.template.get(field)!r}")
+        # Requests have them in their path.
+        version, kind = self.template["apiVersion"], self.template["kind"]
+        if not names.API_VERSION_FORM.match(version):
+            raise ValueError(f"template.apiVersion: expected a version as `v1` or `batch/v1`, found {version!r}")
+        if not names.KIND_FORM.match(kind):
+            raise ValueError(f"template.kind: expected letters, digits and hyphens, a letter first, found {kind!r}")
         metadata = cast("dict[str, Any] | None", self.template.get("metadata"))
         if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
             raise ValueError("template.metadata.name: expected a name or a generateName")

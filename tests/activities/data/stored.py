@@ -20,6 +20,8 @@ from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import Mount, bucket_of
 
 PIECE = 4
+OPEN = SimpleNamespace(has=lambda *_: True)
+"""What permits each namespace, for a site without a cluster."""
 
 
 class Memory:
@@ -84,7 +86,7 @@ async def staged(
         kept: by name: the versions that it began with.
     """
     data = Data(store, cache, (("*", "s3://datasets"),))
-    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data, namespaces=()))
+    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data, namespaces=(), permits=OPEN))
     target = Target(
         cluster="dev", namespace=namespace, name=uid, workload_uid=uid, workflow_id=uid, shard=0, run_as="runner"
     )

@@ -24,6 +24,7 @@ from holdfast.cli.cluster import checks
 from holdfast.model.calls.cluster import Target
 from holdfast.model.calls.stage import Staged, StageInput
 from holdfast.model.spec.mount import Mount
+from tests.activities.data.stored import OPEN
 from tests.e2e.ground.site import free_port
 from tests.store import BUCKET, KEY, REGION, Store, metered, open_store
 
@@ -65,7 +66,7 @@ class Worker:
         self.missed += 1
 
     async def stage(self, *mounts: Mount, **versions: str) -> Staged:
-        site = cast("Site", SimpleNamespace(check=lambda _: None, data=self.data, namespaces=()))
+        site = cast("Site", SimpleNamespace(check=lambda _: None, data=self.data, namespaces=(), permits=OPEN))
         return await stage(site, StageInput(target=TARGET, mounts=mounts or (MOUNT,), versions=versions))
 
 
@@ -211,7 +212,7 @@ async def test_L14_what_is_not_granted_is_refused_before_the_store_is_asked(stor
     ) as error:
         await worker.stage()
     assert (error.value.type, error.value.non_retryable) == ("Refused", True)
-    nobody = cast("Site", SimpleNamespace(check=lambda _: None, data=None, namespaces=()))
+    nobody = cast("Site", SimpleNamespace(check=lambda _: None, data=None, namespaces=(), permits=OPEN))
     with pytest.raises(ApplicationError, match="data_directory"):
         await stage(nobody, StageInput(target=TARGET, mounts=(MOUNT,)))
 
@@ -282,7 +283,7 @@ def client(scripted: Scripted, tmp_path: Path) -> S3Storage:
 async def test_L14_keys_that_leave_their_folder_are_refused(scripted: Scripted, tmp_path: Path, key: str) -> None:
     scripted.text = listing(**{key: 1})
     data = Data(client(scripted, tmp_path), Cache(tmp_path / "cache"), (("*", SOURCE),))
-    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data, namespaces=()))
+    site = cast("Site", SimpleNamespace(check=lambda _: None, data=data, namespaces=(), permits=OPEN))
     done = await stage(site, StageInput(target=TARGET, mounts=(MOUNT,)))
     assert done.problem.startswith(f"mount corpus ({SOURCE}): "), done
     assert not (tmp_path / "cache").exists()

@@ -116,6 +116,63 @@ async def test_a_kind_that_cannot_be_read_does_not_darken_the_whole_server(given
             assert kube.sight.blind
 
 
+@pytest.mark.row("U1", level="pure")
+@pytest.mark.parametrize("content", [b"ok", b"<html>", b"\xff"])
+async def test_U1_an_answer_without_json_on_one_kind_does_not_darken_the_whole_server(content: bytes):
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=content)
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    async with TestServer(application) as server:
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{server.port}"
+        async with Kube(configuration) as kube:
+            with pytest.raises(Unreachable, match="/v1: the answer is no JSON"):
+                await kube.find("example.com/v1", "Widget", "a", "ns")
+            assert not kube.sight.blind
+            with pytest.raises(Unreachable):
+                await kube.find("v1", "Pod", "a", "ns")
+            assert kube.sight.blind, "what answers is no API server"
+
+
+@pytest.mark.row("U1", level="pure")
+async def test_U1_no_words_of_a_workload_or_a_pod_lead_a_request_elsewhere():
+    asked = list[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        kind = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get"]}
+        return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": [kind]})
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    async with TestServer(application) as server:
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{server.port}"
+        async with Kube(configuration) as kube:
+            for version in (
+                "../healthz",
+                "../api/v1/pods?x=/y",
+                "..",
+                "a/../b",
+                "v1/",
+                "/v1",
+                "v1?a=b",
+                "v1#a",
+                "a b",
+                "",
+            ):
+                with pytest.raises(UnknownKind):
+                    await kube.get(version, "Pod", "a", "ns")
+            assert asked == []
+            for name, namespace in (("..", "ns"), (".", "ns"), ("a", "..")):
+                with pytest.raises(NotFound):
+                    await kube.get("v1", "Pod", name, namespace)
+            assert asked == ["/api/v1"]
+            assert not kube.sight.blind
+
+
 @pytest.mark.row("P3", level="pure")
 async def test_P3_a_kubelet_that_breaks_off_a_log_does_not_darken_the_server():
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -16,6 +16,15 @@ def kind(spec: Any, name: str = "Thing", **more: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": name, "metadata": {"name": "x"}, "spec": spec, **more}
 
 
+TOKEN_AT = "metadata.annotations[kubernetes.io/service-account.name]"
+
+
+def token(account: str) -> dict[str, Any]:
+    """A Secret in which the API server is to put an account's token."""
+    metadata = {"name": "x", "annotations": {"kubernetes.io/service-account.name": account}}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": metadata}
+
+
 @pytest.mark.row("X12", level="pure")
 @pytest.mark.parametrize(
     ("template", "found"),
@@ -50,6 +59,12 @@ def kind(spec: Any, name: str = "Thing", **more: Any) -> dict[str, Any]:
         (kind({"nodeSelector": {"example.com/serviceAccountName": "a"}}, "Pod"), []),
         ({"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"serviceAccountName": "admin"}}, []),
         ({"kind": "Pod", "metadata": {"annotations": {"serviceAccountName": "admin"}}}, []),
+        (token("deployer"), [("deployer", TOKEN_AT)]),
+        (token("default"), [("default", TOKEN_AT)]),
+        (token(""), []),
+        ({**token("deployer"), "type": "Opaque"}, []),
+        ({**token("deployer"), "kind": "ConfigMap"}, []),
+        ({**token("deployer"), "metadata": {"name": "x"}}, []),
     ],
     ids=lambda value: value.get("kind") if isinstance(value, dict) else None,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -19,6 +19,7 @@ from holdfast.activities.site.site import Site
 from holdfast.model import Limits
 from holdfast.model.calls.cluster import Target
 from holdfast.model.calls.stage import StageInput
+from holdfast.model.spec.mount import Mount
 
 ROW = pytest.mark.row
 OPEN = {"labels": {names.LABEL_NAMESPACE_ENABLED: "true"}}
@@ -205,6 +206,53 @@ async def test_X11_nothing_is_made_in_a_namespace_that_the_worker_does_not_serve
         assert "'team' is not among those this worker may act in: expected one of other, third" in closed.why
         assert not closed.opens, "no grant opens it: the operator has closed it"
         assert cluster.asked == 0
+
+
+@ROW("X12", level="pure")
+async def test_X12_a_secret_brings_the_token_of_no_account_that_has_not_opted_in() -> None:
+    metadata = {"name": "s", "annotations": {"kubernetes.io/service-account.name": "admin"}}
+    secret = {**POD, "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": metadata}
+    cluster = Cluster()
+    here = site(cluster)
+    here.encrypted = True
+    closed = await withdrawn(here, TARGET, secret)
+    assert closed is not None
+    place = "Secret s: metadata.annotations[kubernetes.io/service-account.name]: 'admin'"
+    assert closed.why.startswith(f"{place}: service account team/admin does not let workloads run as it")
+    cluster.there["ServiceAccount", "admin"] = OPTED_IN
+    assert await withdrawn(here, TARGET, secret) is None
+
+
+@ROW("X4", level="pure")
+@ROW("X10", level="pure")
+@pytest.mark.parametrize(
+    ("there", "why", "waits", "waited_for"),
+    [
+        ({("Namespace", "team"): {}}, "is not enabled", True, True),
+        ({("Namespace", "team"): {}}, "is not enabled", False, False),
+        ({("ServiceAccount", "runner"): {}}, "does not let workloads run as it", True, True),
+        ({("ServiceAccount", "runner"): {}}, "does not let workloads run as it", False, False),
+        ({("Namespace", "team"): None}, "does not exist", True, False),
+        ({("Namespace", "team"): {**OPEN, "deletionTimestamp": "now"}}, "is being deleted", True, False),
+    ],
+)
+async def test_X10_no_data_is_staged_where_nothing_may_begin(
+    there: dict[Any, Any], why: str, *, waits: bool, waited_for: bool
+) -> None:
+    cluster, nothing = Cluster(), cast("Any", None)
+    cluster.there = {key: value for key, value in (cluster.there | there).items() if value is not None}
+    data = Data(nothing, nothing, (("*", "s3://datasets"),))
+    here = Site(cast("Any", cluster), TARGET.cluster, TARGET.cluster_uid, "i", Limits(), data=data)
+    mount = Mount(name="corpus", source="s3://datasets/corpus", path="/data")
+    given = StageInput(target=TARGET, mounts=(mount,), waits=waits)
+    if waited_for:
+        staged = await stage(here, given)
+        assert why in staged.away
+        assert not staged.sets
+        return
+    with pytest.raises(ApplicationError, match=why) as refusal:
+        await stage(here, given)
+    assert (refusal.value.type, refusal.value.non_retryable) == (names.ERROR_REFUSED, True)
 
 
 @ROW("X11", level="pure")

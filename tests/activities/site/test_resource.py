@@ -12,7 +12,7 @@ from holdfast.formats.appwrapper.reader import RESOURCE
 from holdfast.formats.condition import life_in
 from holdfast.model import Phase
 from holdfast.model.calls.cluster import AnchorKind
-from tests.activities.bench import Bench
+from tests.activities.bench import MANAGED_BY, Bench
 from tests.activities.site.test_prepare import refusal
 from tests.formats.appwrapper.test_resource import INFO, resource
 
@@ -24,7 +24,7 @@ HOLD = "example.com/hold"
 
 async def applied(bench: Bench, *infos: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """Apply an AppWrapper, and let the bench's workload be the one that it asks for."""
-    document = resource(*infos, managedBy="holdfast.dev/nobody", **spec)
+    document = resource(*infos, **{"managedBy": MANAGED_BY, **spec})
     document["metadata"] = {"name": bench.target.name, "namespace": bench.namespace, "finalizers": [HOLD]}
     document.pop("status")
     made = await bench.admin.create(document)
@@ -155,3 +155,65 @@ async def test_F3_what_cannot_stand_for_it_is_refused(bench: Bench, check: Any):
     await check(bench)
     attempts = await bench.admin.list(names.API_VERSION, names.ATTEMPT_KIND, bench.namespace)
     assert not attempts["items"]
+
+
+async def closed(bench: Bench) -> None:
+    """Let no workload begin in the bench's namespace any more."""
+    found = await bench.admin.get("v1", "Namespace", bench.namespace)
+    patch = {"metadata": {"labels": {names.LABEL_NAMESPACE_ENABLED: None}}}
+    await bench.admin.patch("v1", "Namespace", bench.namespace, uid=found["metadata"]["uid"], patch=patch)
+
+
+async def assert_left_alone(bench: Bench) -> None:
+    """Tell it, and have it deleted: nothing of that may happen."""
+    before = await read(bench)
+    await bench.send_report(bench.report(phase=Phase.SUSPENDED))
+    removed = await bench.remove(attempt=0, plan=(), release_anchor=True, delete_anchor=True)
+    assert removed.gone, "nothing is left of the workload"
+    assert (await read(bench))["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+@ROW("X2", level="e2e")
+@pytest.mark.parametrize("manager", ["example.com/other", "holdfast.dev/another"])
+async def test_X2_one_that_another_controller_runs_is_neither_told_nor_deleted(bench: Bench, manager: str):
+    await applied(bench, managedBy=manager)
+    await assert_left_alone(bench)
+    message = await refusal(bench, names.ERROR_CONFLICT)
+    assert f"expected spec.managedBy {MANAGED_BY!r}" in message
+    assert f"found {manager!r}" in message
+    assert names.FINALIZER not in (await read(bench))["metadata"]["finalizers"]
+
+
+@ROW("X11", level="e2e")
+async def test_X11_one_that_has_not_begun_is_left_alone_where_nothing_may_begin(bench: Bench):
+    await applied(bench)
+    await closed(bench)
+    await assert_left_alone(bench)
+
+
+@ROW("X11", level="e2e")
+async def test_X11_one_that_has_begun_is_finished_where_nothing_may_begin_any_more(bench: Bench):
+    await applied(bench)
+    await bench.prepare()
+    await closed(bench)
+    await bench.send_report(bench.report(phase=Phase.SUSPENDED))
+    assert (await read(bench))["status"]["phase"] == "Suspended"
+    assert (await bench.remove(release_anchor=True)).gone
+    assert (await read(bench))["metadata"]["finalizers"] == [HOLD]
+    await bench.remove(release_anchor=True, delete_anchor=True)
+    assert "deletionTimestamp" in (await read(bench))["metadata"], "it had begun, although it is not held any more"
+
+
+@ROW("X2", level="e2e")
+async def test_X2_an_object_of_another_kind_stands_for_no_workload(bench: Bench):
+    """A document may name any object in the worker's reach, by its kind and uid."""
+    await applied(bench)
+    found = await bench.admin.get("v1", "Namespace", bench.namespace)
+    anchor = AnchorKind(api_version="v1", kind="Namespace")
+    target = {"name": bench.namespace, "workload_uid": found["metadata"]["uid"], "anchor": anchor}
+    bench.target, own = bench.target.model_copy(update=target), bench.target
+    await bench.send_report(bench.report())
+    assert (await bench.remove(attempt=0, plan=(), release_anchor=True, delete_anchor=True)).gone
+    assert "expected AppWrapper of workload.codeflare.dev/v1beta2, " in await refusal(bench)
+    assert "deletionTimestamp" not in (await bench.admin.get("v1", "Namespace", bench.namespace))["metadata"]
+    bench.target = own

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.model import Component, FailureClass, PodSet
+from holdfast.model.calls.barrier import BarrierInput
 from holdfast.model.calls.cluster import GangPods
 from tests.activities.bench import Bench, eventually, job, pod_spec
 from tests.activities.operations.test_replace import changes
@@ -112,6 +113,62 @@ async def test_X4_what_sleeps_is_not_resumed(bench: Bench, taken: str):
     assert why in unparked.refused
     found = await bench.admin.get("batch/v1", "Job", "driver", bench.namespace)
     assert found["spec"]["suspend"] is True
+
+
+async def restarted(bench: Bench, in_place: int) -> tuple[str, dict[str, str]]:
+    """Have the pods restart in place within a second; return why they did not, and the orders of the only one."""
+    given = BarrierInput(
+        target=bench.target,
+        attempt=bench.attempt,
+        owner_uid=bench.owner_uid,
+        plan=bench.plan,
+        in_place=in_place,
+        grace=1.0,
+        report=bench.report(),
+    )
+    lifted = await bench.run(bench.activities.barrier, given)
+    assert not lifted.done
+    (pod,) = await bench.pods()
+    return lifted.refused, pod["metadata"]["annotations"]
+
+
+async def at_its_barrier(bench: Bench, component: Component) -> None:
+    """Launch a workload whose only pod has the orders of its first start; no agent of it does anything."""
+    bench.components = (component,)
+    await bench.launch()
+    (pod,) = await bench.pods()
+    patch = {"metadata": {"annotations": {names.ANNOTATION_RESTART_REQUEST: "0"}}}
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    await bench.admin.patch("v1", "Pod", name, bench.namespace, uid=uid, patch=patch)
+    told, orders = await restarted(bench, 1)
+    assert told == "0 of 1 pod restarted in time"
+    assert orders[names.ANNOTATION_RESTART_REQUEST] == "1"
+
+
+@ROW("X4", level="e2e")
+@ROW("X11", level="e2e")
+@pytest.mark.parametrize("taken", TAKEN)
+async def test_X4_programs_are_not_restarted_in_place(bench: Bench, taken: str):
+    take, why = TAKEN[taken]
+    await at_its_barrier(bench, job("work", 1))
+    await take(bench)
+    told, orders = await restarted(await as_another_worker(bench), 2)
+    assert why in told
+    assert orders[names.ANNOTATION_RESTART_REQUEST] == "1"
+
+
+@ROW("X4", level="e2e")
+@ROW("X12", level="e2e")
+async def test_X12_programs_are_not_restarted_in_place_as_an_account_that_opted_out(bench: Bench):
+    await account(bench, opted_in=True)
+    one = as_account(ADMIN)
+    template = {**one.template, "spec": {**one.template["spec"], "parallelism": 1, "completions": 1}}
+    pod_sets = (one.pod_sets[0].model_copy(update={"replicas": 1}),)
+    await at_its_barrier(bench, one.model_copy(update={"template": template, "pod_sets": pod_sets}))
+    await annotated(bench, ADMIN, None)
+    told, orders = await restarted(await as_another_worker(bench), 2)
+    assert f"{ADMIN!r}: service account {bench.namespace}/{ADMIN} does not let workloads run as it" in told
+    assert orders[names.ANNOTATION_RESTART_REQUEST] == "1"
 
 
 @ROW("X4", level="e2e")
