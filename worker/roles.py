@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
-    ActivityInboundInterceptor,
-    ExecuteActivityInput,
     FixedSizeSlotSupplier,
     Interceptor,
     PollerBehaviorAutoscaling,
@@ -26,11 +22,11 @@ from temporalio.worker import (
 
 from holdfast import __version__, names
 from holdfast.activities.cluster import ClusterActivities
-from holdfast.model.calls.cluster import Target
 from holdfast.runner import with_failing_once
 from holdfast.worker.entities.queues import Admission
 from holdfast.worker.gangs.hub import GangActivities
 from holdfast.worker.nodes.watch import NodeWatchActivities
+from holdfast.worker.owners import OwnersOnly
 from holdfast.worker.runtime.logs import LogContext
 from holdfast.worker.runtime.settings import Role, Settings
 from holdfast.worker.runtime.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, FreshSlots
@@ -212,29 +208,3 @@ def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
         use_worker_versioning=True,
         default_versioning_behavior=BEHAVIOR,
     )
-
-
-class OwnersOnly(Interceptor):
-    """Refuses an activity on a workload that another workflow asks for by accident (row X2).
-
-    It is no defence: whoever writes to the Temporal namespace chooses a workflow's type and id.
-    """
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Compare before each activity whose input names a workload."""
-        return _Owner(next)
-
-
-class _Owner(ActivityInboundInterceptor):
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        target: Any = getattr(input.args[0], "target", None) if input.args else None
-        info = activity.info()
-        asks = (info.workflow_type, info.workflow_id)
-        if isinstance(target, Target) and asks != (names.WORKLOAD_WORKFLOW, target.workflow_id):
-            raise ApplicationError(
-                f"workflow {info.workflow_id!r} of type {info.workflow_type} may not {info.activity_type} what belongs "
-                f"to {target.workflow_id!r}: expected that workflow, of type {names.WORKLOAD_WORKFLOW}",
-                type=names.ERROR_REFUSED,
-                non_retryable=True,
-            )
-        return await super().execute_activity(input)

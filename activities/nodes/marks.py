@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, Final, TypeVar
 
 from holdfast import names
 from holdfast.activities.facts.node_annotations import is_marked, is_ready, patch_of, with_fault_label
@@ -97,32 +97,26 @@ async def _whose(site: Site, done: NodeMarked, sensitive: Sensitive | None) -> N
 
 
 async def _workloads(site: Site, node: str) -> set[str]:
-    """Return the ids of this installation's workloads with a pod on a node."""
-    return {
-        names.workflow_id(site.cluster, key.namespace, name)
-        for key, name in (await _labelled(site, node)).items()
-        if await _is_known(site, key)
-    }
-
-
-async def _labelled(site: Site, node: str) -> dict[WorkloadKey, str]:
-    """Return what the labels of a node's pods say: the names of this installation's workloads, `unknown` for none."""
+    """Return the workflow ids of this installation's workloads with a pod on a node."""
     labels = f"{names.LABEL_INSTALLATION}={site.installation}"
     pods = (await site.kube.list("v1", "Pod", labels=labels, fields=f"spec.nodeName={node}"))["items"]
-    found: dict[WorkloadKey, str] = {}
-    for pod in pods:
-        metadata = pod["metadata"]
-        key = WorkloadKey(metadata["namespace"], str(mapping(metadata["labels"]).get(names.LABEL_WORKLOAD_UID) or ""))
-        found[key] = str(mapping(metadata.get("annotations")).get(names.ANNOTATION_WORKLOAD) or "unknown")
-    return found
+    return {one for key in {_key(pod) for pod in pods} for one in await _ids(site, key)}
 
 
-async def _is_known(site: Site, key: WorkloadKey) -> bool:
-    """Whether an attempt in the pods' own namespace is of their workload: labels alone can be copied (row X8)."""
+def _key(pod: Mapping[str, Any]) -> WorkloadKey:
+    metadata = pod["metadata"]
+    return WorkloadKey(metadata["namespace"], str(mapping(metadata["labels"]).get(names.LABEL_WORKLOAD_UID) or ""))
+
+
+async def _ids(site: Site, key: WorkloadKey) -> set[str]:
+    """Return the workflow ids that attempts in the pods' own namespace have: labels alone can be copied (row X8).
+
+    An id has the kind of an applied JobSet, which no label and no annotation of a pod shows.
+    """
     labels = f"{names.LABEL_WORKLOAD_UID}={key.uid}"
     attempts = (await site.kube.list(names.API_VERSION, names.ATTEMPT_KIND, key.namespace, labels=labels))["items"]
-    said = (str(mapping(one.get("spec")).get("workflowId")) for one in attempts)
-    return any(own_name(one, site.cluster, key.namespace) for one in said)
+    said = {str(mapping(one.get("spec")).get("workflowId")) for one in attempts}
+    return {one for one in said if own_name(one, site.cluster, key.namespace)}
 
 
 async def _mark(site: Site, wish: NodeWish) -> NodeMarked:

@@ -101,7 +101,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
             else one
             for one in found
         ]
-        found = in_order(state.policy, found)
+        found = in_order(state.policy.rules, found)
     return others_first(state, seen, [one for one in found if one.action.kind is not ActionKind.IGNORE])
 
 

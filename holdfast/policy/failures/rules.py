@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ NO_PROGRESS_RULE = "no-progress"
 """The name of what is done with a stall that no rule names."""
 SKEW = timedelta(seconds=2)
 """How much the clocks of two machines of a cluster may differ."""
+_DEFAULT_ASKS = -1
+"""How specific the default is: less than any rule."""
 
 
 class Ruling(NamedTuple):
@@ -82,20 +84,26 @@ def action_of(policy: Policy, rule: str) -> Action:
 
 def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:
     """Return a ruling for each failure, the deciding one first."""
-    return in_order(policy, (rule_on(policy, failure) for failure in failures))
+    return in_order(policy.rules, (rule_on(policy, failure) for failure in failures))
 
 
-def in_order(policy: Policy, found: Iterable[Ruling]) -> list[Ruling]:
-    """Return rulings in the order in which they decide.
+def in_order(rules: Sequence[Rule], found: Iterable[Ruling]) -> list[Ruling]:
+    """Return rulings, made by these rules, in the order in which they decide.
 
     A pod's death and its component's failure are one failure if their times differ by no more than the clocks of the
     pod's node and of the controller may. The more specific rule decides that failure. If both rules are equally
     specific, the pod's own death decides (row D20).
     """
     rulings = sorted(found, key=Ruling.order)
-    groups = [_one_failure(policy, one, rulings) for one in rulings if _is_verdict(one)]
-    if not groups:
+    verdicts = [one for one in rulings if is_verdict(one)]
+    if not verdicts:
         return rulings
+    deaths: dict[str, list[Ruling]] = {}
+    for one in rulings:
+        if _is_death(one):
+            deaths.setdefault(one.failure.component, []).append(one)
+    asks = {one.name: _specificity(one.match) for one in reversed(rules)}
+    groups = [_one_failure(asks, one, deaths.get(one.failure.component, ())) for one in verdicts]
     place = {id(one): group for group in groups for one in group}
     result: dict[int, Ruling] = {}
     for one in rulings:
@@ -111,36 +119,39 @@ def _on_stall(policy: Policy) -> Action:
     return usual if charged else Action(grace=False, charge=None)
 
 
-def _is_verdict(ruling: Ruling) -> bool:
-    failure = ruling.failure
+def is_verdict(ruling: Ruling) -> bool:
+    """Whether it is on a component's own failure, and acts on it."""
     acts = ruling.action.kind is not ActionKind.IGNORE
-    return acts and failure.scope is Scope.COMPONENT and failure.cls is FailureClass.APP
+    return acts and ruling.failure.scope is Scope.COMPONENT and ruling.failure.cls is FailureClass.APP
 
 
-def _one_failure(policy: Policy, verdict: Ruling, rulings: Iterable[Ruling]) -> list[Ruling]:
-    """Return a component's ruling and those on the pod deaths that may be behind it, in deciding order."""
-    deaths = [one for one in rulings if _is_death(one, verdict)]
-    own = _specificity(policy, verdict)
-    first = [one for one in deaths if _specificity(policy, one) >= own]
-    return [*first, verdict, *(one for one in deaths if one not in first)]
+def _is_death(ruling: Ruling) -> bool:
+    acts = ruling.action.kind is not ActionKind.IGNORE
+    return acts and ruling.failure.scope is Scope.MEMBER and ruling.failure.cls is FailureClass.APP
 
 
-def _is_death(ruling: Ruling, verdict: Ruling) -> bool:
+def _one_failure(asks: Mapping[str, int], verdict: Ruling, deaths: Iterable[Ruling]) -> list[Ruling]:
+    """Return a component's ruling and those on the pod deaths that may be behind it, in deciding order.
+
+    Args:
+        asks: how specific each rule is; a rule that is not in it is the default.
+        verdict: the component's ruling.
+        deaths: the rulings on deaths of its pods.
+    """
+    behind = [one for one in deaths if _is_behind(one, verdict)]
+    own = asks.get(verdict.rule, _DEFAULT_ASKS)
+    first = [one for one in behind if asks.get(one.rule, _DEFAULT_ASKS) >= own]
+    return [*first, verdict, *(one for one in behind if asks.get(one.rule, _DEFAULT_ASKS) < own)]
+
+
+def _is_behind(ruling: Ruling, verdict: Ruling) -> bool:
     death, said = ruling.failure, verdict.failure
-    return (
-        death.scope is Scope.MEMBER
-        and death.cls is FailureClass.APP
-        and ruling.action.kind is not ActionKind.IGNORE
-        and death.component == said.component
-        and (ruling.action.grace or death.stuck) == (verdict.action.grace or said.stuck)
-        and abs(death.time - said.time) <= SKEW
+    return abs(death.time - said.time) <= SKEW and (ruling.action.grace or death.stuck) == (
+        verdict.action.grace or said.stuck
     )
 
 
-def _specificity(policy: Policy, ruling: Ruling) -> int:
-    """Return how many conditions a rule has besides class and scope; -1 for the default."""
-    match = next((rule.match for rule in policy.rules if rule.name == ruling.rule), None)
-    if match is None:
-        return -1
+def _specificity(match: Match) -> int:
+    """Return how many conditions a match has besides class and scope."""
     asks = (match.exit_codes, match.exit_codes_except, match.reasons, match.components, match.message_pattern)
     return sum(1 for one in asks if one)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 from holdfast.model import Action, ActionKind, Failure, Policy, Scope
 from holdfast.model.spec.policy import DEFAULT_RULE
 from holdfast.model.spec.selection import Selection
-from holdfast.policy.failures.rules import Ruling, first_match
+from holdfast.policy.failures.rules import Ruling, first_match, in_order, is_verdict
 
 _AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
@@ -28,10 +28,10 @@ def _bare(action: Action) -> Action:
 def select(failures: Iterable[Failure], most: int, selection: Selection | None = None) -> tuple[Failure, ...]:
     """Return the failures that the snapshot carries, at most `most`, the earliest first.
 
-    The first failure of each rule that acts has the highest priority, in the order in which rulings decide: many
-    ignored failures must not hide one that decides. The failure of a component that success needs counts as acting,
-    whatever its rule says (row J19). Then come the first of each rule and component, then the first of each kind of
-    failure, components before pods, and then the rest.
+    The failure that decides has the highest priority, with those that place it. Then comes the first failure of each
+    rule that acts, in the order in which rulings decide: many ignored failures must not hide one that decides. The
+    failure of a component that success needs counts as acting, whatever its rule says (row J19). Then come the first
+    of each rule and component, then the first of each kind of failure, components before pods, and then the rest.
 
     Args:
         failures: all failures found.
@@ -46,7 +46,10 @@ def select(failures: Iterable[Failure], most: int, selection: Selection | None =
         rulings = _rulings(selection, rest)
         # A failure that puts success out of reach fails the workload at once, whatever grace its rule has.
         acting = [one._replace(action=_AT_ONCE) if _is_final(selection, one) else one for one in rulings]
-        deciding = sorted((one for one in acting if one.action.kind is not ActionKind.IGNORE), key=Ruling.order)
+        deciding = _deciding(selection, acting)
+        # Whether success really is out of reach depends on what else is there: so also what decides if it is not.
+        for order in (deciding, _deciding(selection, rulings)):
+            tiers.add((id(one), one.failure) for one in _placing(order))
         tiers.add((_cause(one), one.failure) for one in deciding)
         tiers.add(((_cause(one), one.failure.scope, one.failure.component), one.failure) for one in deciding)
     components = [one for one in rest if one.scope is not Scope.MEMBER]
@@ -73,6 +76,17 @@ class _Tiers:
         """Return the ids of the first `most` failures: the ranked ones, then the rest."""
         every = dict.fromkeys((*self._ranked, *(id(one) for one in rest)))
         return frozenset(list(every)[:most])
+
+
+def _deciding(selection: Selection, found: Iterable[Ruling]) -> list[Ruling]:
+    return in_order(selection.rules, (one for one in found if one.action.kind is not ActionKind.IGNORE))
+
+
+def _placing(deciding: Sequence[Ruling]) -> list[Ruling]:
+    """Return the ruling that decides, and those without which it might not: a death has its place by its verdict's."""
+    component = deciding[0].failure.component if deciding else ""
+    verdict = next((one for one in deciding if is_verdict(one) and one.failure.component == component), None)
+    return [*deciding[:1], *([verdict] if verdict is not None else ()), *sorted(deciding, key=Ruling.order)[:1]]
 
 
 def _rulings(selection: Selection, failures: Iterable[Failure]) -> list[Ruling]:

@@ -41,7 +41,12 @@ class Reach:
         self.rounds.pop(workload, None)
 
     def is_cut_off(self, now: datetime) -> bool:
-        """Return whether several workloads have no reached pod, and no workload has had one since that began."""
+        """Return whether several workloads have no reached pod, and no workload has had one since that began.
+
+        It began when they became several: one that has been down for long says nothing of what was reached since.
+        """
         recent = [one for one in self.rounds.values() if now <= one.until]
-        silent = [one.unreached_since for one in recent if not one.reached]
-        return len(silent) >= SEVERAL and not any(one.reached and one.at >= min(silent) for one in recent)
+        silent = sorted(one.unreached_since for one in recent if not one.reached)
+        if len(silent) < SEVERAL:
+            return False
+        return not any(one.reached and one.at >= silent[SEVERAL - 1] for one in recent)

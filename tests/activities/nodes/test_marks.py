@@ -17,8 +17,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 @pytest.mark.row("X8", level="e2e")
 @pytest.mark.row("L15", level="e2e")
-async def test_X8_only_pods_of_workloads_that_are_known_in_their_namespace_count_for_a_node(bench: Bench) -> None:
+@pytest.mark.row("L36", level="e2e")
+@pytest.mark.parametrize("kind", ["", "JobSet"], ids=["submitted", "applied JobSet"])
+async def test_X8_only_pods_of_workloads_that_are_known_in_their_namespace_count_for_a_node(
+    bench: Bench, kind: str
+) -> None:
+    """They count by their workflow's id, of which it is asked whether they are sensitive: that has a JobSet's kind."""
     bench.components = (job("work", 1),)
+    bench.target = bench.target.model_copy(
+        update={"workflow_id": names.workflow_id(bench.target.cluster, bench.namespace, bench.target.name, kind)}
+    )
     await bench.launch()
     site = Site(bench.kube, bench.target.cluster, bench.target.cluster_uid, INSTALLATION, Limits())
     (real,) = await bench.pods()

@@ -7,6 +7,8 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holdfast.model import (
     Action,
@@ -142,3 +144,63 @@ def test_D16_what_travels_stays_in_the_order_of_time_and_within_its_bound():
     failures = [pod_failure(number) for number in range(40)]
     assert chosen(Policy(), failures) == [f"pod-{number:03}" for number in range(16)]
     assert chosen(Policy(), failures[:3]) == ["pod-000", "pod-001", "pod-002"]
+
+
+OOM = of_rule("oom", Action(grace=False), exit_codes=(137,))
+JOB_FAILED = of_rule("job-failed", FAIL, scopes=(Scope.COMPONENT,))
+
+
+@pytest.mark.row("D20", level="pure")
+@pytest.mark.parametrize("others", [1, 14, 15, 16, 40, 4_000])
+def test_D20_a_verdict_travels_with_its_pods_death_however_many_components_fail(others: int):
+    """The last component's verdict is the earliest failure: it gives that component's death its place."""
+    failures = [verdict("c99", 10), pod_failure(99, component="c99", code=137, second=11)]
+    for number in range(others):
+        component = f"c{number:04}"
+        failures += [pod_failure(number, component=component, code=137, second=11), verdict(component, 12)]
+    policy = Policy(rules=(OOM, JOB_FAILED))
+    first = rulings(policy, failures)[0]
+    assert (first.rule, first.failure.component) == ("oom", "c99")
+    assert rulings(policy, select(failures, 16, selection_of(policy)))[0] == first
+
+
+_POOL = (
+    OOM,
+    JOB_FAILED,
+    of_rule("said", FAIL, scopes=(Scope.COMPONENT,), reasons=("BackoffLimitExceeded",)),
+    of_rule("fatal", FAIL, message_pattern="fatal"),
+    of_rule("let-be", IGNORE, components=("c1",)),
+    of_rule("late", Action(), exit_codes=(1,), components=("c2",)),
+    of_rule("whatever", Action(grace=False)),
+)
+_FAILURES = st.builds(
+    lambda number, component, second, code, message, is_verdict: (
+        edit(verdict(component, second), subject=f"{component}-{number}")
+        if is_verdict
+        else pod_failure(number, component=component, second=second, code=code, message=message)
+    ),
+    st.integers(0, 400),
+    st.sampled_from([f"c{number}" for number in range(12)]),
+    st.integers(1, 9),
+    st.sampled_from([1, 3, 137]),
+    st.sampled_from(["", "fatal"]),
+    st.booleans(),
+)
+
+
+@pytest.mark.row("D20", level="pure")
+@settings(max_examples=400, deadline=None)
+@given(
+    failures=st.lists(_FAILURES, min_size=5, max_size=60, unique_by=lambda one: one.subject),
+    rules=st.permutations(_POOL).flatmap(lambda pool: st.integers(0, 5).map(lambda count: tuple(pool[:count]))),
+    default=st.sampled_from([IGNORE, FAIL, Action(), Action(grace=False)]),
+)
+def test_D16_whatever_fails_the_selected_failures_decide_as_all_of_them_do(
+    failures: list[Failure], rules: tuple[Rule, ...], default: Action
+):
+    policy = Policy(rules=rules, default=default)
+    every, told = (
+        next((one for one in rulings(policy, some) if one.action.kind is not ActionKind.IGNORE), None)
+        for some in (failures, select(failures, 4, selection_of(policy)))
+    )
+    assert told == every

@@ -32,3 +32,40 @@ def test_D47_a_worker_is_cut_off_from_when_several_are_silent_until_one_is_reach
     reach.forgets("slow")
     reach.forgets("a")
     assert not reach.is_cut_off(at(81))
+
+
+@ROW("D47", level="pure")
+@pytest.mark.parametrize("down", [0, 1])
+def test_D47_what_was_down_before_does_not_hide_that_the_worker_is_cut_off(down: int):
+    """One is down for good, one is asked each minute; from second 0 nothing is reached: two are asked each 5 s."""
+    reach, minute = Reach(), timedelta(minutes=1)
+
+    def at(second: int) -> datetime:
+        return time(30) + timedelta(seconds=second)
+
+    if down:
+        for second in range(-20, 12, 5):
+            reach.notes("down", at(second), minute, reached=False)
+    reach.notes("slow", at(-1), 2 * minute, reached=True)
+    for second in (1, 6, 11):
+        for name in ("a", "b"):
+            reach.notes(name, at(second), minute, reached=False)
+        assert reach.is_cut_off(at(second))
+
+
+@ROW("D47", level="pure")
+def test_D47_one_that_falls_silent_beside_one_that_is_down_is_judged_once_another_is_reached():
+    reach, minute = Reach(), timedelta(minutes=1)
+
+    def at(second: int) -> datetime:
+        return time(30) + timedelta(seconds=second)
+
+    reach.notes("down", at(-20), 10 * minute, reached=False)
+    reach.notes("slow", at(-1), 2 * minute, reached=True)
+    reach.notes("a", at(1), minute, reached=False)
+    assert reach.is_cut_off(at(6)), "nothing has been reached since"
+    reach.notes("a", at(11), minute, reached=False)
+    reach.notes("slow", at(59), 2 * minute, reached=True)
+    assert not reach.is_cut_off(at(60))
+    reach.notes("a", at(61), minute, reached=False)
+    assert not reach.is_cut_off(at(61)), "its silence began before the other was reached"
