@@ -15,8 +15,10 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
 )
+from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -88,6 +90,7 @@ class Run:
         """Return its current status; if no worker answers within 3 s, the status that its workflow last recorded.
 
         Raises:
+            HoldfastError: if its workflow was ended from outside: what became of its pods is not known.
             WorkloadNotFound: if Temporal no longer knows it.
             NotReachable: if Temporal does not answer.
         """
@@ -144,6 +147,9 @@ class Run:
 
         This takes 3 s if no worker answers for the workload. Then its gang and its queue, which could take as long, are
         not queried (row D36). It takes 3 s more if only its gang or its queue does not answer.
+
+        Raises:
+            HoldfastError: if its workflow was ended from outside: what became of its pods is not known.
         """
         answer, description = await asyncio.gather(self._ask(names.QUERY_EXPLAIN), self._describe())
         closed = description.status is not WorkflowExecutionStatus.RUNNING
@@ -523,10 +529,24 @@ class Run:
             raise self._explained(error) from error
 
     async def _ask(self, query: str) -> dict[str, Any] | None:
-        """Return the workflow's answer to a query, or None if no worker answers within `ANSWER_TIMEOUT`."""
+        """Return the workflow's answer to a query, or None if no worker answers within `ANSWER_TIMEOUT`.
+
+        Raises:
+            HoldfastError: if the workflow was ended from outside: its answer would be its last phase, as if it lived.
+        """
+        try:
+            return await self._answer(query, QueryRejectCondition.NOT_OPEN)
+        except WorkflowQueryRejectedError:
+            # It has ended, or has just continued as a new run.
+            await self.recorded()
+            return await self._answer(query, QueryRejectCondition.NONE)
+
+    async def _answer(self, query: str, unless: QueryRejectCondition) -> dict[str, Any] | None:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT.total_seconds()):
-                return await self.handle.query(query, result_type=dict, rpc_timeout=ANSWER_TIMEOUT)
+                return await self.handle.query(
+                    query, result_type=dict, reject_condition=unless, rpc_timeout=ANSWER_TIMEOUT
+                )
         except (TimeoutError, WorkflowQueryFailedError):
             return None
         except RPCError as error:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # What a method needs is imported in it: a list of workloads 
     from holdfast.model.life.ledger import Account, Ledger
     from holdfast.model.selector import Selector
 
+READ_MAXIMUM: Final = 10_000
+"""How many workloads are read at most for a true order. Temporal cannot sort them, so that needs all of them."""
 _SETTLING: Final = 0.05
 _PAGE: Final = 1000
 _HISTORIES: Final = 8
@@ -304,9 +306,11 @@ class Holdfast:
         from holdfast.model.life.ledger import together
 
         within = self.require_cluster(cluster)
-        listed = self.list(cluster=within, namespace=namespace, queue=queue or None, limit=limit + 1)
+        listed = self.list(cluster=within, namespace=namespace, queue=queue or None, limit=READ_MAXIMUM + 1)
         found = [one async for one in listed]
-        notes = [f"Only the newest {limit} workloads are counted."] if len(found) > limit else []
+        cut = f" of the {READ_MAXIMUM:,} that Temporal lists first" if len(found) > READ_MAXIMUM else ""
+        found = sorted(found[:READ_MAXIMUM], key=lambda one: one.since, reverse=True)
+        notes = [f"Only the newest {limit} workloads{cut} are counted."] if len(found) > limit or cut else []
         turns = asyncio.Semaphore(_HISTORIES)
 
         async def of(one: Summary) -> Ledger | None:
@@ -322,11 +326,18 @@ class Holdfast:
         return together(counted, queue=queue, node=node, cause=cause, notes=tuple(notes))
 
     async def count(
-        self, *, cluster: str | None = None, namespace: str | None = None, phase: Phase | str | None = None
+        self,
+        *,
+        cluster: str | None = None,
+        namespace: str | None = None,
+        phase: Phase | str | None = None,
+        running: bool | None = None,
+        query: str | None = None,
     ) -> int:
         """Return how many workloads match, from Temporal's visibility store. The arguments are those of `list`."""
         with refusals(self.place):
-            counted = await self.client.count_workflows(_terms(cluster, namespace, phase))
+            terms = _terms(cluster, namespace, phase, running=running, query=query)
+            counted = await self.client.count_workflows(terms)
         return counted.count
 
     def require_cluster(self, cluster: str | None = None) -> str:

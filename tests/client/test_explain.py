@@ -14,7 +14,8 @@ from temporalio.api.workflowservice.v1 import (
     DescribeWorkflowExecutionResponse,
     GetWorkflowExecutionHistoryReverseResponse,
 )
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -44,6 +45,8 @@ class Temporal:
         self.queries: list[str] = []
         self.together = 1
         """So many queries of entities are to be under way before any of them is answered."""
+        self.continued = False
+        """Whether the run that a query finds has just been followed by a new one."""
         self._met = asyncio.Event()
         self.workflow_service = SimpleNamespace(describe_task_queue=self._describe_task_queue)
 
@@ -56,8 +59,10 @@ class Temporal:
                 raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
             return self._description(workflow_id)
 
-        async def query(name: str, **_: Any) -> Any:
+        async def query(name: str, reject_condition: QueryRejectCondition | None = None, **_: Any) -> Any:
             self.queries.append(workflow_id)
+            if self.continued and reject_condition is QueryRejectCondition.NOT_OPEN:
+                raise WorkflowQueryRejectedError(WorkflowExecutionStatus.CONTINUED_AS_NEW)
             if (workflow_id, name) not in self.answers:
                 await asyncio.Event().wait()
             entities = [one for one in self.queries if one != WORKLOAD]
@@ -193,3 +198,11 @@ async def test_D36_queue_and_gang_are_asked_at_the_same_time() -> None:
     view = await run_of(temporal).explain()
     assert view.gang == GANG_STANDS
     assert view.queue == "gpus: place 3 of 4: 2 more GPUs are needed"
+
+
+async def test_a_workload_that_has_just_continued_as_a_new_run_is_asked_again() -> None:
+    there = {WORKLOAD: RUNNING, WATCH: RUNNING}
+    temporal = Temporal(there, answered(WORKLOAD))
+    temporal.continued = True
+    view = await run_of(temporal).explain()
+    assert (view.fresh, view.silence, view.explanation.why) == (True, None, EXPLAINED.why)

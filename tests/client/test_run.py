@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
+from holdfast.cli.workloads.watch import follow
 from holdfast.model import Observation, OperationKind, Reason
 from tests.client.conftest import a_workload
 from tests.fakes.several import Cluster, working
@@ -157,6 +158,36 @@ async def test_a_workflow_ended_from_outside_is_said_so(holdfast: Holdfast, work
     await run.handle.terminate("for the test")
     with pytest.raises(HoldfastError, match="terminated in Temporal"):
         await run.result()
+
+
+async def test_a_workflow_ended_from_outside_is_said_so_although_a_worker_answers_for_it(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    """Temporal has workers answer queries of closed workflows, as of the moment before the end."""
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        await run.handle.terminate("for the test")
+        for told in (run.status, run.explain, lambda: follow(run)):
+            async with asyncio.timeout(20):
+                with pytest.raises(HoldfastError, match=r"terminated in Temporal.*`holdfast sweep` removes them"):
+                    await told()
+        assert await run.silence() is None
+
+
+async def test_a_workload_that_ended_by_itself_still_explains_itself(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        await run.cancel("no longer wanted", wait=True)
+        await run.closed()
+        view, told = await run.status(), await run.explain()
+        assert (view.fresh, view.phase) == (True, Phase.CANCELLED)
+        assert (told.fresh, told.closed, told.explanation.phase) == (True, True, Phase.CANCELLED)
+        assert "no longer wanted" in told.explanation.why
+        assert await follow(run)
 
 
 async def test_a_document_that_is_no_workload_is_refused_with_its_field(holdfast: Holdfast, client: Client) -> None:

@@ -24,6 +24,7 @@ from holdfast.formats.jobset import reader
 from holdfast.workflows.start import document, summary
 from tests.client.conftest import a_workload
 from tests.client.server import temporal_server
+from tests.e2e.ground.site import until
 from tests.e2e.peers.jobsets import jobset as manifest
 from tests.e2e.peers.jobsets import replicated
 from tests.fakes.several import Cluster, working
@@ -137,6 +138,22 @@ async def test_a_given_client_is_used_as_it_is(client: Client, workload: Workloa
         assert session.client is client
         await session.submit(workload)
         assert (await session.get(workload.name, "research")).uid
+
+
+async def test_an_account_of_the_newest_counts_the_newest(holdfast: Holdfast) -> None:
+    older, newer = [await holdfast.submit(a_workload(namespace="newest")) for _ in range(2)]
+    await newer.handle.terminate("for the test")
+
+    async def listed() -> bool:
+        found = [each.execution async for each in holdfast.list(namespace="newest")]
+        return found == ["Running", "Terminated"]
+
+    await until(listed, 30, "Temporal lists what runs first")
+    account = await holdfast.account(namespace="newest", limit=1)
+    told = " ".join((*(one.name for one in account.workloads), *account.notes))
+    assert newer.name in told
+    assert older.name not in told
+    assert "Only the newest 1 workloads are counted." in account.notes
 
 
 async def test_list_filters_by_what_the_columns_hold(holdfast: Holdfast) -> None:

@@ -22,7 +22,7 @@ _PATIENCE_FOR_KUBECTL: Final = 1.5
 PATIENCE: Final = 0.4
 """Seconds that Temporal may take, its connection included."""
 LOOKED_AT: Final = 500
-"""The number of workloads, newest first, whose names and namespaces are offered."""
+"""The number of workloads, in the order of Temporal, whose names and namespaces are offered."""
 
 
 def workloads(ctx: typer.Context, incomplete: str) -> list[str]:

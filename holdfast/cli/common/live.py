@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TextIO
 
+from holdfast.cli.common import screen
+
 
 class LiveLine:
     """One line of a stream, overwritten by the next text."""
@@ -19,7 +21,7 @@ class LiveLine:
         if self.on:
             from holdfast.model.words import printable
 
-            self._write(printable(text)[: shutil.get_terminal_size().columns - 1])
+            self._write(screen.cut(printable(text), shutil.get_terminal_size().columns - 1))
 
     def erase(self) -> None:
         """Remove the line, so that something else can be printed."""

@@ -125,8 +125,7 @@ def deadlines(coming: Sequence[Deadline], now: datetime, why: str = "", *, count
     return packed(parts, " · ")
 
 
-ENDED: Final = {"Terminated": "terminated", "TimedOut": "timed out", "Canceled": "cancelled"}
-"""How a workflow was ended from outside, by Temporal's status of it: its last phase is no longer true."""
+_ENDED: Final = {"Terminated": "terminated", "TimedOut": "timed out", "Canceled": "cancelled"}
 
 
 class Phased(Protocol):
@@ -216,7 +215,7 @@ def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> 
             each.namespace,
             each.name,
             _kind(each.kind),
-            _phase(each),
+            listed_phase(each),
             each.reason,
             str(each.attempt),
             str(each.restarts),
@@ -301,6 +300,13 @@ def _kind(kind: str) -> str:
     return "Manifests" if kind == "List" else kind
 
 
-def _phase(each: Summary) -> str:
-    phase = phase_word(each) or "?"
-    return f"workflow {ENDED[each.execution]} (was {phase})" if each.execution in ENDED else phase
+def ended_outside(each: Summary) -> str:
+    """Return how its workflow was ended from outside, so that its last phase is no longer true; empty: it was not."""
+    carried_out = each.execution == "Canceled" and each.phase == Phase.CANCELLED
+    return "" if carried_out else _ENDED.get(each.execution, "")
+
+
+def listed_phase(each: Summary) -> str:
+    """Return the phase of a workload in a list, or how its workflow was ended from outside."""
+    phase, ended = phase_word(each) or "?", ended_outside(each)
+    return f"workflow {ended} (was {phase})" if ended else phase

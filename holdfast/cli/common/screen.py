@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +25,7 @@ _INDENT: Final = 32
 _LEAST: Final = 10
 """The narrowest that a column is folded to."""
 _GAP: Final = re.compile(r" {2,}(?=\S)")
+_CHUNK: Final = re.compile(r" +|[^ ]+")
 _COMMAND: Final = re.compile(r"`[^`\n]*`")
 _NO_BREAK: Final = "\u00a0"
 _GREEN, _YELLOW, _RED, _BLUE, _GREY = 32, 33, 31, 34, 90
@@ -79,29 +79,67 @@ def painted(text: str) -> str:
     return _NEAR.sub(lambda found: f"\x1b[1;{_YELLOW}m{found[0]}\x1b[0m", text)
 
 
+def cells(text: str) -> int:
+    """Return how many columns a text takes: a wide character takes two, a combining one none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of a text as so many columns hold."""
+    if cells(text) <= width:
+        return text
+    if text.isascii():
+        return text[:width]
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width)
+
+
 def folded(text: str) -> str:
     """Return a text whose long lines go on below the words after their label."""
     width = _width.get()
     if width is None:
         return text
-    return "\n".join(_folded(line, width) if len(line) > width else line for line in text.splitlines())
+    return "\n".join(_folded(line, width) if cells(line) > width else line for line in text.splitlines())
 
 
 def _folded(line: str, width: int) -> str:
-    indent = max((gap.end() for gap in _GAP.finditer(line) if gap.end() <= _INDENT), default=0)
+    start = max((gap.end() for gap in _GAP.finditer(line) if cells(line[: gap.end()]) <= _INDENT), default=0)
+    indent = cells(line[:start])
     # A command is never broken, so that it can be copied: a long one has a line of its own, from the first column on.
-    text = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), line[indent:])
-    whole = all(len(found) <= width - indent for found in _COMMAND.findall(line))
-    lines = textwrap.wrap(
-        text,
-        width,
-        initial_indent=line[:indent],
-        subsequent_indent=" " * indent,
-        break_on_hyphens=False,
-        break_long_words=whole,
-    )
-    lines = [each.strip() if len(each) > width and _NO_BREAK in each else each for each in lines]
+    text = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), line[start:])
+    whole = all(cells(found) <= width - indent for found in _COMMAND.findall(line))
+    first, *others = _wrapped(text, width - indent, whole=whole)
+    lines = [line[:start] + first, *(" " * indent + each for each in others)]
+    lines = [each.strip() if cells(each) > width and _NO_BREAK in each else each for each in lines]
     return "\n".join(lines).replace(_NO_BREAK, " ")
+
+
+def _wrapped(text: str, width: int, *, whole: bool) -> list[str]:
+    """Fold a text between words; where `whole`, a word that is wider than a line is broken, as one without spaces is.
+
+    `textwrap` does so by characters.
+    """
+    lines, line = list[str](), ""
+    for chunk in _CHUNK.findall(text):
+        if cells(line + chunk) <= width:
+            line += chunk
+        elif chunk.isspace():
+            lines.append(line)
+            line = ""
+        elif whole and cells(chunk) > width:
+            from rich.cells import chop_cells
+
+            *full, line = chop_cells(line + chunk, width)
+            lines += full
+        else:
+            lines += [line] if line else []
+            line = chunk
+    return [each.rstrip(" ") for each in (*lines, line) if each.strip(" ")] or [""]
 
 
 def packed(clauses: Sequence[str], between: str) -> str:
@@ -126,17 +164,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     Where the terminal is narrower, cells fold between words; where that is not enough, each row becomes a few lines.
     """
     columns = list(zip(heads, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
+    widths = [max(map(cells, column)) for column in columns]
     width, gaps = _width.get(), 2 * (len(widths) - 1)
     if width is None or sum(widths) + gaps <= width:
         return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in (heads, *rows)
         )
     # No name is cut, and no cell folds into more than about three lines.
-    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    words = [max((cells(word) for cell in column for word in cell.split()), default=0) for column in columns]
     least = [
-        max(len(head), min(_LEAST, each), each // 3, word)
+        max(cells(head), min(_LEAST, each), each // 3, word)
         for head, each, word in zip(heads, widths, words, strict=True)
     ]
     if sum(least) + gaps <= width:
@@ -173,7 +211,7 @@ def _record(heads: Sequence[str], row: Sequence[str], width: int) -> str:
             mark = ""
     lines = parts[:1]
     for part in parts[1:]:
-        if len(lines[-1]) + 2 + len(part) <= width:
+        if cells(lines[-1]) + 2 + cells(part) <= width:
             lines[-1] += f"  {part}"
         else:
             lines.append(f"  {part}")

@@ -11,12 +11,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast.cli.common import gang_text
-from holdfast.cli.common.render import age, phase_word
+from holdfast.cli.common.render import age, ended_outside, listed_phase, phase_word
 from holdfast.cli.entities.node_text import state_of
 from holdfast.cli.page.draw import drawing_of, gang_cells, ledger_bar
 from holdfast.cli.page.timeline import Timeline
 from holdfast.cli.workloads.history_text import instant
+from holdfast.client import Summary
 from holdfast.model import Explanation
+from holdfast.model.entities.queue import QueueLine
 from holdfast.model.gang.status import GangStatus
 from holdfast.model.words import printable
 from holdfast.policy.nodes.provisioner import verb_of
@@ -89,13 +91,22 @@ def _members(told: GangStatus) -> list[tuple[str, str]]:
     return sorted((states | dict(told.absent)).items())
 
 
+def _place(of: Summary | QueueLine) -> str:
+    """Return a workload's page, by what follows the cluster in its id: its kind, too, if it stands there (row F7)."""
+    workflow_id = of.workflow_id if isinstance(of, Summary) else of.workload
+    return workflow_id.split("/", 2)[2] if workflow_id else f"{of.namespace}/{of.name}"
+
+
 _FILTERS: Final = {
     "age": age,
     "cells": gang_cells,
     "clock": _clock,
+    "ended_outside": ended_outside,
     "gang": _gang,
     "instant": instant,
+    "listed_phase": listed_phase,
     "phase_word": phase_word,
+    "place": _place,
     "members": _members,
     "node_state": state_of,
     "verb": verb_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,15 +15,17 @@ from holdfast.cli.entities.node import provisioner_status
 from holdfast.cli.entities.queue import statuses
 from holdfast.cli.page.graph import GraphDrawing, graph_of
 from holdfast.cli.page.timeline import timeline_of
+from holdfast.cli.workloads.listing import Sort, ordered
 from holdfast.client import ExplanationView, Holdfast, Run, Summary
 from holdfast.client.connection import refusals
-from holdfast.errors import HoldfastError, NotReachable
+from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
 from holdfast.model import Phase
 from holdfast.past import Story
 
 LISTED: Final = 500
 """Workloads in the table of the fleet."""
 _STORIES_KEPT: Final = 16
+_NO_OUTCOME: Final = " AND ".join(f"{names.SA_PHASE} != '{one}'" for one in Phase if one.ended)
 Values = dict[str, Any]
 """What a template is given."""
 
@@ -48,31 +50,41 @@ class Reader:
         await self._open.aclose()
 
     async def fleet(self, phase: Phase | None, namespace: str) -> Values:
-        """Return how many workloads are in each phase, and the newest ones that match."""
+        """Return how many workloads are in each phase, and those that match and that Temporal lists first."""
         holdfast, within = await self._connected(), namespace or None
 
         async def listed() -> list[Summary]:
-            found = holdfast.list(cluster=self.cluster, namespace=within, phase=phase, limit=LISTED)
+            terms: dict[str, Any] = {"phase": phase, "running": _running(phase)} if phase else {}
+            found = holdfast.list(cluster=self.cluster, namespace=within, limit=LISTED + 1, **terms)
             return [one async for one in found]
 
         async def count(one: Phase) -> int:
-            return await holdfast.count(cluster=self.cluster, namespace=within, phase=one)
+            return await holdfast.count(cluster=self.cluster, namespace=within, phase=one, running=_running(one))
 
-        found, counts = await asyncio.gather(listed(), asyncio.gather(*map(count, Phase)))
+        found, counts, lost = await asyncio.gather(
+            listed(),
+            asyncio.gather(*map(count, Phase)),
+            holdfast.count(cluster=self.cluster, namespace=within, running=False, query=_NO_OUTCOME),
+        )
         return {
             "counts": {one: number for one, number in zip(Phase, counts, strict=True) if number},
-            "found": found,
-            "limit": LISTED,
+            "lost": lost,
+            "found": ordered(found[:LISTED], Sort.AGE),
+            "cut": len(found) > LISTED,
         }
 
     async def workload(self, namespace: str, name: str) -> Values:
         """Return a workload's explanation and life, and its graph if it is part of one.
 
+        Args:
+            namespace: its Kubernetes namespace.
+            name: its name; `jobset/train` for a JobSet where a workload of another kind has the same name (row F7).
+
         Raises:
             WorkloadNotFound: if Temporal does not know it.
         """
         holdfast = await self._connected()
-        run = await holdfast.get(name, namespace, self.cluster)
+        run = await self._run(holdfast, namespace, name)
         with refusals(holdfast.place):
             description = await run.handle.describe()
         graph = str((await description.memo()).get(names.MEMO_GRAPH, ""))
@@ -104,6 +116,13 @@ class Reader:
         )
         return {"book": book, "provisioner": provisioner}
 
+    async def _run(self, holdfast: Holdfast, namespace: str, name: str) -> Run:
+        """Return a workload by what follows the namespace in its id; if none has exactly that, by its name alone."""
+        if "/" not in name:
+            with suppress(WorkloadNotFound):
+                return await holdfast.get(f"appwrapper/{name}", namespace, self.cluster)
+        return await holdfast.get(name, namespace, self.cluster)
+
     async def _connected(self) -> Holdfast:
         async with self._connecting:
             if self._session is None:
@@ -119,6 +138,11 @@ class Reader:
             while len(self._stories) > _STORIES_KEPT:
                 self._stories.popitem(last=False)
             return story
+
+
+def _running(phase: Phase) -> bool | None:
+    """Return whether the workflow of a workload in this phase must run: else it was ended, and the phase is untrue."""
+    return None if phase.ended else True
 
 
 async def _told(run: Run) -> tuple[ExplanationView | None, str]:

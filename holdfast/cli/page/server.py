@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from yarl import URL
 
+from holdfast import names
 from holdfast.cli.page import html
 from holdfast.cli.page.reads import Reader
 from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
@@ -34,6 +35,7 @@ HEADERS: Final = {
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _SECONDS: Final = 15.0
 """How long a page waits for Temporal; the client library itself retries a request for about 10 s."""
+_KINDS: Final = "|".join(("appwrapper", *names.KINDS_IN_IDS))
 _ASSETS: Final = {"style.css": "text/css", "live.js": "text/javascript"}
 
 
@@ -105,7 +107,7 @@ def application(reader: Reader, seconds: float = _SECONDS) -> web.Application:
     application = web.Application(middlewares=[guarded])
     application.cleanup_ctx.append(closed)
     application.router.add_get("/", fleet)
-    application.router.add_get("/workloads/{namespace}/{name}", workload)
+    application.router.add_get(f"/workloads/{{namespace}}/{{name:(?:(?:{_KINDS})/)?[^/]+}}", workload)
     application.router.add_get("/queues", queues)
     application.router.add_get("/nodes", nodes)
     for name, kind in _ASSETS.items():

@@ -20,8 +20,6 @@ from holdfast.cli.common.silence import READ, warn
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Summary
 
-READ_MAXIMUM: Final = 10_000
-"""How many workloads a command reads at most. Temporal cannot sort them, so a true order needs them all."""
 _NAMED: Final = 3
 """How many workloads whose workflow was ended from outside are named."""
 _AGAIN: Final = 2.0
@@ -86,13 +84,13 @@ class Listing:
 
     def notes(self, limit: int) -> list[str]:
         """Return what a list of at most `limit` leaves out, a sentence each."""
-        from holdfast.cli.common.render import ENDED
+        from holdfast.cli.common.render import ended_outside
         from holdfast.client.summary import abandoned
         from holdfast.model.words import counted
 
         notes: list[str] = []
-        for one in [one for one in self.found[:limit] if one.execution in ENDED][:_NAMED]:
-            notes.append(f"{one.namespace}/{one.name}: {abandoned(ENDED[one.execution])}")
+        for one in [one for one in self.found[:limit] if ended_outside(one)][:_NAMED]:
+            notes.append(f"{one.namespace}/{one.name}: {abandoned(ended_outside(one))}")
         total = f"{len(self.found):,}"
         if self.cut:
             notes.append(
@@ -161,6 +159,8 @@ def add_to(app: typer.Typer, panel: str) -> None:
 
 async def select(holdfast: Holdfast, sort: Sort, **terms: Any) -> Listing:
     """Return the workloads that match, sorted; the terms are those of `Holdfast.list`."""
+    from holdfast.client.session import READ_MAXIMUM
+
     foreign: list[str] = []
     matching = holdfast.list(**terms, limit=READ_MAXIMUM + 1, foreign=foreign.append)
     found = [each async for each in matching]

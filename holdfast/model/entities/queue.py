@@ -226,6 +226,8 @@ class QueueLine(Payload):
     demand: dict[str, str]
     why: str
     """Why it waits, or in which cycle it was admitted."""
+    workload: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """Its workflow's id; empty from an older worker."""
 
 
 class QueueStatus(PackedPayload):

@@ -351,6 +351,7 @@ def _line(uid: str, item: QueueItem, position: int, why: str) -> QueueLine:
         since=item.since,
         demand={key: format_quantity(amount) for key, amount in item.demand.items()},
         why=why,
+        workload=item.workload,
     )
 
 

@@ -85,6 +85,15 @@ async def test_another_sites_page_asks_nothing_in_the_background(client: TestCli
     assert (await client.get("/style.css", headers=headers)).status == code
 
 
+@pytest.mark.row("F7", level="pure")
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("train", 503), ("jobset/train", 503), ("appwrapper/train", 503), ("jobset", 503), ("pod/train", 404), ("", 404)],
+)
+async def test_F7_a_workload_is_named_with_its_kind_or_without(client: TestClient, path: str, code: int):
+    assert (await client.get(f"/workloads/research/{path}")).status == code, "there is no Temporal"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("path", ALL[:-1])
 async def test_nothing_can_be_changed(client: TestClient, method: str, path: str):

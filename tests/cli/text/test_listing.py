@@ -88,6 +88,14 @@ def test_E3_what_a_limit_leaves_out_is_said() -> None:
     assert note.startswith("showing 100 of more than 2,431 workloads, sorted among the 2,431 that Temporal lists first")
 
 
+@pytest.mark.row("E7", level="pure")
+def test_E7_a_cancellation_through_temporal_that_was_carried_out_needs_no_sweep() -> None:
+    carried_out, cut_off = (one(phase, phase=phase, execution="Canceled") for phase in ("Cancelled", "Running"))
+    assert Listing((carried_out,)).notes(100) == []
+    assert "research/Running: its workflow was cancelled" in Listing((cut_off,)).notes(100)[0]
+    assert "workflow cancelled (was Running)" in render.summaries([cut_off], NOW)
+
+
 def test_E3_watching_tells_changes_and_departures_once() -> None:
     before = Listing((one("a"), one("b"), one("c")))
     after = Listing((one("a"), one("b", phase="Failed"), one("d")))

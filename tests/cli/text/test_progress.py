@@ -105,6 +105,14 @@ def test_E5_a_line_is_overwritten_on_a_terminal_and_never_written_into_a_pipe(mo
     assert LiveLine(Terminal(), wanted=False).on is False
 
 
+@pytest.mark.row("E8", level="pure")
+def test_E8_a_line_of_wide_characters_does_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+    LiveLine(terminal).show("Suspended: 为更重要的训练腾出节点")
+    assert terminal.getvalue() == "\r\x1b[2KSuspended: 为更重要"
+
+
 async def test_E5_what_has_not_been_asked_yet_is_not_done() -> None:
     async def status() -> StatusView:
         return view(Phase.SUSPENDING, message="asked")

@@ -136,6 +136,29 @@ def test_E8_a_mark_without_a_head_stands_before_what_it_marks() -> None:
     assert lines == ["TIME +10m  PHASE Running", "  WHAT > creating-attempt-1"]
 
 
+WIDE = "为更重要的训练腾出节点、请在今晚八点以后再继续运行这个任务、届时会有足够的图形处理器可用"
+"""What may be given as a reason: most characters take two columns of a terminal, and there are no spaces."""
+
+
+@pytest.mark.row("E8", level="pure")
+@pytest.mark.parametrize("width", [60, 100])
+def test_E8_wide_characters_are_counted_as_the_columns_that_they_take(width: int) -> None:
+    with screen.wide(width):
+        said = screen.folded(f"message    suspend was asked for: {WIDE}; " + "cafe\u0301" * 30)
+        table = screen.table(("NAME", "PHASE", "MESSAGE"), [("train", "Suspended", WIDE), ("训练", "Running", "")])
+        laid_out = [*said.splitlines(), *screen.folded(table).splitlines()]
+    assert max(map(screen.cells, laid_out)) <= width
+    assert "".join(said.split()).count(WIDE) == 1, "nothing is lost or added"
+    assert all(line.startswith(" " * 11) for line in said.splitlines()[1:])
+
+
+@pytest.mark.row("E8", level="pure")
+def test_E8_columns_line_up_below_wide_characters() -> None:
+    with screen.wide(60):
+        lines = screen.table(("NAME", "PHASE"), [("训练", "Running"), ("train", "Failed")]).splitlines()
+    assert lines == ["NAME   PHASE", "训练   Running", "train  Failed"]
+
+
 @pytest.mark.row("E8", level="pure")
 def test_E8_phases_alone_have_a_colour_and_deadlines_that_are_near() -> None:
     assert screen.painted("x  Failed  attempt 3") == "x  \x1b[31mFailed\x1b[0m  attempt 3"
