@@ -187,13 +187,13 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
         generation=state.asked.generation if state.asked is not None else None,
         unlist=unlisted(spec, state),
     )
+    if spec.source.generation is not None:
+        report = edit(report, used=state.used)
     if not shows_copies(spec):
         return report
     seen = shown(state)
     copies = {name: one.copies for name, one in seen.components.items() if one.copies} if seen is not None else {}
-    return edit(
-        report, copies=copies, copy_restarts=state.copy_restarts, used=state.used, failure=state.outcome_failure
-    )
+    return edit(report, copies=copies, copy_restarts=state.copy_restarts, failure=state.outcome_failure)
 
 
 def shows_copies(spec: Workload) -> bool:
