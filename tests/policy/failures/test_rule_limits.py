@@ -159,7 +159,7 @@ def test_J19_a_pause_is_capped_as_any_other():
 
 @ROW("A14", level="pure")
 @ROW("J19", level="pure")
-def test_A14_so_is_that_of_a_component_restarted_alone():
+def test_A14_the_pause_of_a_component_restarted_alone_is_capped():
     action = Action(grace=False, pause=HOUR, unit=Scope.COMPONENT, charge=None)
     rule = Rule(name="alone", match=Match(scopes=(Scope.MEMBER,)), action=action)
     one = Elements(spec=streams(3, Policy(rules=(rule,))))
