@@ -16,6 +16,7 @@ from holdfast.activities.kube.raw import time_of
 from holdfast.model import ComponentView, CopyCounts, Failure, FailureClass, PodCounts, Reason, Scope, StatusRule
 from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.policy.failures.back_off import JOB_FIRST, JOB_MAXIMUM, earliest, pause_after
+from holdfast.policy.failures.rules import SKEW
 
 _ENDED_AT: Final = ("status.endTime", "status.completionTime", "status.terminationTime")
 """The fields in which kinds without conditions say when they ended."""
@@ -70,7 +71,8 @@ def view_of(
     present = found is not None
     wanted = facts.wanted if facts is not None and facts.wanted is not None else component.expected_pods
     expected = min(wanted, component.expected_pods)
-    counts, failed_pods = _count(component, pods, expected)
+    job = facts.job if facts is not None and _is_job(component) else None
+    counts, failed_pods = _count(component, pods, expected, job.completions if job is not None else None)
     verdicts = failures_said(component.status, facts, look.at) if facts else []
     complete = present and _complete(component, facts, counts)
     if complete and counts.failed:
@@ -219,8 +221,19 @@ def _together(counts: Sequence[PodCounts]) -> PodCounts:
     return PodCounts(**{field: sum(getattr(one, field) for one in counts) for field in PodCounts.model_fields})
 
 
-def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int) -> tuple[PodCounts, list[PodFacts]]:
-    """Count an object's pods, and return those that failed or were displaced, and have not been replaced (row A18)."""
+def _count(
+    component: PlannedComponent, pods: Sequence[PodFacts], expected: int, completions: int | None = None
+) -> tuple[PodCounts, list[PodFacts]]:
+    """Count an object's pods, and return those that failed or were displaced, and have not been replaced.
+
+    Rows A15, A18, L22.
+
+    Args:
+        component: The component as planned.
+        pods: The pods of the object.
+        expected: How many pods it should have at once.
+        completions: Of a Job: how many of its pods must succeed; None if it does not say.
+    """
     states = dict.fromkeys(PodState, 0)
     for pod in pods:
         states[pod.state] += 1
@@ -229,10 +242,14 @@ def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int)
     if _is_pod(component):
         unreplaced = len(failed)  # It has no controller that would replace it.
     else:
-        standing = states[PodState.PENDING] + states[PodState.RUNNING] + states[PodState.SUCCEEDED]
-        lacking = max(0, expected - standing)
+        going, succeeded = states[PodState.PENDING] + states[PodState.RUNNING], states[PodState.SUCCEEDED]
+        lacking = max(0, expected - going - succeeded)
         unreplaced = min(len(failed), lacking)
-        displaced = displaced[: lacking - unreplaced]
+        if completions is not None:
+            # Pods of earlier waves have succeeded, and replace none of this one.
+            lacking = max(0, min(expected, completions - succeeded) - going)
+            unreplaced = max(unreplaced, min(lacking, len(_last(pods, failed))))
+        displaced = displaced[: max(0, lacking - unreplaced)]
     # A controller replaces the pods that failed first, so the last ones are those still unreplaced.
     failed.sort(key=_failed_at)
     counts = PodCounts(
@@ -244,6 +261,16 @@ def _count(component: PlannedComponent, pods: Sequence[PodFacts], expected: int)
         terminating=states[PodState.TERMINATING],
     )
     return counts, [*failed[len(failed) - unreplaced :], *displaced]
+
+
+def _last(pods: Sequence[PodFacts], failed: Sequence[PodFacts]) -> list[PodFacts]:
+    """Return the failed pods of a Job after which it has created none.
+
+    While it backs off it creates no pod, and afterwards all that it lacks. So a pod created after a failure tells that
+    the failed pod was replaced, and that what is lacking now is the next of a pod that succeeded.
+    """
+    youngest = max((pod.created or _LONG_AGO for pod in pods), default=_LONG_AGO)
+    return [pod for pod in failed if youngest <= max(_failed_at(pod)[0] + SKEW, pod.created or _LONG_AGO)]
 
 
 def _complete(component: PlannedComponent, found: ObjectFacts | None, counts: PodCounts) -> bool:

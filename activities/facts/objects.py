@@ -43,6 +43,8 @@ class JobFacts:
     """Pods that it has counted as failed."""
     limit: int = 0
     """How many failed pods it tolerates before it gives up: its `backoffLimit`."""
+    completions: int | None = None
+    """How many of its pods must succeed; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ def _job_facts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> JobFacts |
         spec.get("suspend") is True,
         failed=_count(status.get("failed")),
         limit=_count(spec.get("backoffLimit")),
+        completions=completions if isinstance(completions, int) else None,
     )
 
 

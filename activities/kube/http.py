@@ -20,6 +20,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from holdfast import names
 from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.deep import loads
 from holdfast.activities.kube.errors import KubeError, QuotaExceeded, Unreachable, error_of, is_log
 
 Object = dict[str, Any]
@@ -290,7 +291,7 @@ def parsed(text: bytes, method: str, path: str) -> Any:
         Unreachable: if it is none of an API server: of a proxy's, or of the server of one group's.
     """
     try:
-        return json.loads(text)
+        return loads(text)
     except ValueError as error:
         raise Unreachable(502, "Unreadable", f"{method} {path}: the answer is no JSON: {error}") from None
 

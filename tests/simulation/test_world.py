@@ -63,6 +63,23 @@ def test_a_job_of_more_completions_than_pods_goes_on_in_waves():
     assert told.summary.restarts == 0
 
 
+@pytest.mark.row("A15", level="pure")
+def test_A15_a_pod_of_the_second_wave_ends_with_a_terminal_exit_code():
+    spec = workload(job(pods=1, completions=3, backoffLimit=6), terminalExitCodes="3")
+    told = play(spec, "[{at: 5m, succeed: {}}, {at: 6m, fail: {exitCode: 3}}]")
+    assert told.summary.outcome == "Failed"
+    assert told.summary.restarts == 0
+
+
+@pytest.mark.row("A18", level="pure")
+def test_A18_a_pod_replaced_in_an_earlier_wave_fails_nobody_in_a_later_one():
+    spec = workload(job(pods=1, completions=4, backoffLimit=6), failureGracePeriodDuration="1m")
+    events = ", ".join(f"{{at: {minute}m, succeed: {{}}}}" for minute in (4, 6, 8, 10))
+    told = play(spec, f"[{{at: 2m, fail: {{exitCode: 1}}}}, {events}]")
+    assert (told.summary.outcome, told.summary.restarts) == ("Succeeded", 0)
+    assert len([at for at, text in said(told) if text.startswith("failure grace")]) == 1, said(told)
+
+
 def test_a_stateful_set_starts_its_pods_in_order_and_brings_one_back_under_its_name():
     spec = workload(replicas("StatefulSet", 3), failureGracePeriodDuration="1m")
     told = play(spec, "[{at: 5m, fail: {podReason: Evicted}}]")

@@ -51,7 +51,11 @@ def read_components(
         if group_kind(template) == GROUP_KIND:
             problems.append(Problem(f"{path}.template", "is an AppWrapper: they cannot be nested"))
         elsewhere = inside(template, "metadata", "namespace")
-        if elsewhere is not None and elsewhere != namespace:
+        if elsewhere == "":
+            # To Kubernetes, an empty namespace is none.
+            metadata = {key: value for key, value in template["metadata"].items() if key != "namespace"}
+            template = {**template, "metadata": metadata}
+        elif elsewhere is not None and elsewhere != namespace:
             message = f"expected {namespace!r}, the AppWrapper's own, or none"
             problems.append(Problem(f"{path}.template.metadata.namespace", message, elsewhere))
         _check_name(template, index, seen, problems)

@@ -43,7 +43,7 @@ def reported(components: Sequence[Json], report: Report, previous: Mapping[str, 
     """
     return {
         "phase": phase(report),
-        "resettingCount": report.restarts,
+        "resettingCount": report.used.get(RESTART, 0),  # As AppWrapper does, without resets that charge no budget.
         "conditions": timed([*_conditions(report), condition(report)], previous, report.generation, now),
         "componentStatus": list(components),
     }

@@ -75,9 +75,9 @@ class Report(Payload):
     copy_restarts: Annotated[dict[str, dict[int, CopyRestarts]], Field(exclude_if=lambda value: not value)] = {}
     """How often each copy was restarted alone, for the same."""
     used: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = {}
-    """The use of each budget, for the same."""
+    """The use of each budget, for a custom resource: an AppWrapper and a JobSet show it."""
     failure: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
-    """The failure that ended it, for the same."""
+    """The failure that ended it, for a custom resource whose status shows copies."""
     barrier: Annotated[Barrier | None, Field(exclude_if=lambda value: value is None)] = None
     """The barrier of the living attempt, for the same (row J24)."""
     events: tuple[Event, ...] = ()

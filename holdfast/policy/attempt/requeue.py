@@ -21,6 +21,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.words import shortened
+from holdfast.policy.failures.told import is_acted_on, is_decided
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import RequeueRequest
 from holdfast.policy.values.record import cause
@@ -32,13 +33,14 @@ CYCLE = timedelta(seconds=1)
 def on_requeue_request(state: State, request: RequeueRequest, now: datetime) -> State:
     """Return the state with the failure in a request, on which the rules decide; once for each expected count.
 
-    A late or repeated request changes nothing: the count has moved on, or the failure is already known.
+    A late or repeated request changes nothing: the count has moved on, or a rule acts on a failure already. Nor does
+    one on which no rule acts, and the next request with the same count is considered.
     """
     attempt = state.attempt
     live = attempt is not None and attempt.stage in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}
     if attempt is None or not live or state.outcome is not None:
         return edit(state, dropped=state.dropped + 1)
-    if attempt.told is not None or request.expected_requeue_count != state.requeues:
+    if is_decided(state) or request.expected_requeue_count != state.requeues:
         return edit(state, dropped=state.dropped + 1)
     failure = Failure(
         cls=request.cls,
@@ -49,6 +51,12 @@ def on_requeue_request(state: State, request: RequeueRequest, now: datetime) -> 
         message=shortened(request.message),
         attempt=attempt.number,
     )
+    if state.shows_waits and not is_acted_on(state.policy, attempt, failure):
+        state = edit(state, dropped=state.dropped + 1)
+        why = f"requeue {state.requeues + 1} was asked for, but no rule acts on it: {failure.sentence()}"
+        # Monitors repeat their requests, and the causes kept are few.
+        known = any(one.message == shortened(why) for one in state.causes)
+        return state if known else cause(state, Reason.REQUEUE_REQUESTED, why, now)
     state = edit(state, attempt=edit(attempt, told=failure))
     why = f"requeue {state.requeues + 1} was asked for: {failure.sentence()}"
     return cause(state, Reason.REQUEUE_REQUESTED, why, now)

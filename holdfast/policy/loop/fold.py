@@ -124,6 +124,8 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             if state.checkpoint is not None and state.checkpoint.answered:
                 # The next suspension asks for a new checkpoint.
                 state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
+            if state.attempt is not None and state.attempt.stage in LIVE and state.attempt.parking is None:
+                state = edit(state, preempted_at=None)  # Nothing has been stopped: there is no eviction to measure.
             return cause(state, Reason.RESUMED, with_note("resume was asked for", note), now)
         case Cancelled(note, reason, phases):
             if intent.cancel:

@@ -18,6 +18,7 @@ from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
 from holdfast.model.gang.status import CloseReason
 from holdfast.model.observation import ITS_GANG
 from holdfast.model.words import counted, shortened
+from holdfast.policy.failures.told import is_decided
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized
@@ -32,6 +33,8 @@ REASONS: Final[Mapping[CloseReason, Reason]] = {
     CloseReason.MEMBER_LOST: Reason.MEMBER_LOST,
 }
 """The workload's `Reason` for each way a gang fails; a close reason that is left out is no failure."""
+_PASSING: Final = frozenset({FailureClass.NO_PROGRESS, FailureClass.PROBE})
+"""Classes of failures told of an attempt that may pass while the attempt lives on."""
 
 
 class GangScale(Addressed):
@@ -136,11 +139,16 @@ def on_gang_event(
 
 
 def _came_to(state: State, attempt: Attempt, meeting: Meeting, event: GangTold, now: datetime) -> State:
-    """Record a gang's outcome: its success, or a failure on which the rules decide (rows T4, T9)."""
+    """Record a gang's outcome: its success, or a failure on which the rules decide (rows T4, T9).
+
+    A gang says it once, so it is not lost to a failure that may be withdrawn, or that one component's restart ends.
+    """
     live = attempt.stage in {Stage.PREPARED, Stage.SUBMITTED}
-    if not live or state.outcome is not None or attempt.told is not None or meeting.succeeded:
+    came, told = event.outcome, attempt.told
+    passing = came.ending is GangEnding.SUCCEEDED or (told is not None and told.cls in _PASSING)
+    late = is_decided(state) and not (state.shows_waits and passing)
+    if not live or state.outcome is not None or late or meeting.succeeded:
         return edit(state, dropped=state.dropped + 1)
-    came = event.outcome
     if came.ending is GangEnding.SUCCEEDED:
         why = shortened(came.why) or "all of its members have succeeded"
         return edit(state, attempt=edit(attempt, meeting=edit(meeting, succeeded=why)))

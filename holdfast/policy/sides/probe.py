@@ -7,6 +7,7 @@ from datetime import datetime
 
 from holdfast.model import ActionKind, Failure, FailureClass, Probe, Reason, Scope, Stage, State, Workload, words
 from holdfast.policy.failures.rules import rule_on
+from holdfast.policy.failures.told import is_decided
 from holdfast.policy.values.edit import edit
 
 Answer = str | None
@@ -24,7 +25,7 @@ def probed(spec: Workload, state: State) -> int | None:
         return None
     if state.outcome is not None or state.held is not None or state.intent.cancel or state.intent.suspend:
         return None
-    if attempt.parking is not None or attempt.told is not None:
+    if attempt.parking is not None or is_decided(state):
         return None
     asked = rule_on(state.policy, silence(attempt.number, attempt.ready_at))
     return attempt.number if asked.action.kind is not ActionKind.IGNORE else None

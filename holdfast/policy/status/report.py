@@ -187,6 +187,8 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
         generation=state.asked.generation if state.asked is not None else None,
         unlist=unlisted(spec, state),
     )
+    if spec.source.generation is not None:
+        report = edit(report, used=state.used)
     if not shows_copies(spec):
         return report
     seen = shown(state)
@@ -195,7 +197,6 @@ def report_of(spec: Workload, state: State, sequence: int = 0, events: tuple[Eve
         report,
         copies=copies,
         copy_restarts=state.copy_restarts,
-        used=state.used,
         failure=state.outcome_failure,
         barrier=state.attempt.barrier if state.attempt is not None else None,
     )

@@ -37,7 +37,7 @@ def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> dat
     if not is_alone(state, ruling) or state.attempt is None:
         return at
     if ruling.action.pause:
-        at = due(since, grace + ruling.action.pause, state.blind)
+        at = due(since, grace + min(ruling.action.pause, state.limits.grace_period_maximum), state.blind)
     name, index = ruling.failure.component, restarted_copy(spec, ruling)
     rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
     if index is not None:

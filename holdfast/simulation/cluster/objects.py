@@ -249,8 +249,16 @@ class Thing:
             return JobFacts(wanted=1, good=0, active=0, suspended=True)
         if not self.failures or self.index is not None:
             return None
-        limit = int(self.spec.get("backoffLimit", JOB_BACKOFF_LIMIT))
-        return JobFacts(wanted=1, good=0, active=0, suspended=False, failed=self.failures, limit=limit)
+        limit, completions = int(self.spec.get("backoffLimit", JOB_BACKOFF_LIMIT)), self.spec.get("completions")
+        return JobFacts(
+            wanted=1,
+            good=0,
+            active=0,
+            suspended=False,
+            failed=self.failures,
+            limit=limit,
+            completions=int(completions) if completions is not None else None,
+        )
 
     def facts(self, owner_uid: str, revision: int) -> ObjectFacts:
         """Return the facts an observer reads."""

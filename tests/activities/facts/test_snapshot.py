@@ -23,6 +23,7 @@ from tests.activities.shapes import (
     owner,
     planned,
     pod,
+    stamp,
     terminated,
     time,
 )
@@ -114,6 +115,41 @@ def test_A18_a_failed_pod_counts_only_until_it_is_replaced(
     seen = look(*pods, plan=(planned(pods=expected),))
     assert seen.components["work"].pods.failed == counted
     assert [one.subject for one in seen.failures] == [f"f{n}" for n in range(failures - counted, failures)]
+
+
+# (succeeded, running, when pods failed, when the next pods were created, how many failures count)
+WAVES = [
+    (1, 0, [9], [], 1),  # the second of three pods has failed
+    (1, 1, [9], [], 0),
+    (1, 1, [9], [20], 0),
+    (2, 0, [9], [20], 0),  # the failed pod was replaced, and the next pod is missing for a moment
+    (2, 0, [9], [], 1),
+    (2, 0, [9, 30], [20], 1),
+    (3, 0, [9], [], 0),
+]
+
+
+@pytest.mark.row("A3", level="pure")
+@pytest.mark.row("A15", level="pure")
+@pytest.mark.parametrize(("succeeded", "running", "failures", "created", "counted"), WAVES)
+def test_A15_a_pod_of_a_later_wave_of_a_job_fails_like_one_of_the_first(
+    succeeded: int, running: int, failures: list[int], created: list[int], counted: int
+):
+    pods = [pod(f"s{n}", "Succeeded") for n in range(succeeded)] + [pod(f"r{n}") for n in range(running)]
+    for one, second in zip(pods, reversed(created), strict=False):
+        one["metadata"]["creationTimestamp"] = stamp(second)
+    pods += [failed(f"f{n}", code=3, second=second) for n, second in enumerate(failures)]
+    job = {**component(), "spec": {"parallelism": 1, "completions": 3, "backoffLimit": 6}}
+    seen = look(*pods, plan=(planned(status=JOB),), objects={"work": job})
+    assert seen.components["work"].pods.failed == counted
+    assert [(one.subject, one.exit_code) for one in seen.failures] == [(f"f{len(failures) - 1}", 3)] * counted
+
+
+@pytest.mark.row("A18", level="pure")
+def test_A18_a_job_that_does_not_say_how_many_must_succeed_ends_with_its_first_success():
+    job = {**component(), "spec": {"parallelism": 1}}
+    seen = look(pod("s", "Succeeded"), failed("f"), plan=(planned(status=JOB),), objects={"work": job})
+    assert seen.failures == ()
 
 
 @pytest.mark.row("A18", level="pure")

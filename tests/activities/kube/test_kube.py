@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from holdfast.activities.kube.deep import DEEPEST, TOO_DEEP
 from kubernetes.aio.client.configuration import Configuration
 
 from holdfast import names
@@ -134,6 +135,39 @@ async def test_U1_an_answer_without_json_on_one_kind_does_not_darken_the_whole_s
             with pytest.raises(Unreachable):
                 await kube.find("v1", "Pod", "a", "ns")
             assert kube.sight.blind, "what answers is no API server"
+
+
+@pytest.mark.row("D11", level="pure")
+@pytest.mark.parametrize("levels", [DEEPEST, 10_000])
+async def test_D11_an_object_that_is_nested_deeper_than_any_reader_ends_no_list_and_no_watch(levels: int):
+    """A custom resource keeps whatever it is given, and the API server reads 10,000 levels."""
+    deep = '{"]\\"": [' * (levels // 2) + '"["' + "]}" * (levels // 2)
+    item = f'{{"metadata": {{"name": "a"}}, "spec": {{"at": {deep}, "after": 1}}}}'
+    kind = {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ["get", "list", "watch"]}
+
+    async def kinds(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "APIResourceList", "groupVersion": "example.com/v1", "resources": [kind]})
+
+    async def told(request: web.Request) -> web.Response:
+        if "watch" in request.query:
+            return web.Response(text=f'{{"type": "ADDED", "object": {item}}}\n')
+        return web.Response(text=f'{{"metadata": {{"resourceVersion": "1"}}, "items": [{item}]}}')
+
+    app = web.Application()
+    app.router.add_get("/apis/example.com/v1", kinds)
+    app.router.add_get("/apis/example.com/v1/namespaces/ns/widgets", told)
+    async with TestServer(app) as server:
+        configuration = Configuration(host=str(server.make_url("")).rstrip("/"))
+        async with Kube(configuration) as kube:
+            (listed,) = (await kube.list("example.com/v1", "Widget", "ns"))["items"]
+            watched = [
+                one["object"] async for one in kube.watch("example.com/v1", "Widget", "ns", resource_version="1")
+            ]
+            assert not kube.sight.blind
+    for seen in (listed, *watched):
+        assert (seen["metadata"]["name"], seen["spec"]["after"]) == ("a", 1)
+        assert (TOO_DEEP in json.dumps(seen)) is (levels > DEEPEST)
+    assert len(watched) == 1
 
 
 @pytest.mark.row("U1", level="pure")

@@ -84,7 +84,7 @@ async def test_F2_an_earlier_report_changes_nothing(bench: Bench):
     await applied(bench)
     await bench.prepare()
     late = bench.report(phase=Phase.RESUMING)
-    await bench.send_report(bench.report(phase=Phase.SUSPENDED, restarts=2))
+    await bench.send_report(bench.report(phase=Phase.SUSPENDED, used={"restart": 2}))
     assert (await read(bench))["status"]["phase"] == "Suspended"
     await bench.send_report(late)
     found = await read(bench)

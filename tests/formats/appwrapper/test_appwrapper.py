@@ -158,6 +158,13 @@ def test_F10_what_is_under_it_has_no_queue_and_no_restarts_of_its_own() -> None:
     assert problem.path == "spec.components[0].template.spec.managedBy"
 
 
+@pytest.mark.row("A1", level="pure")
+@pytest.mark.parametrize("namespace", ["", "default"])
+def test_a_component_may_name_the_appwrappers_own_namespace_or_leave_it_empty(namespace: str) -> None:
+    workload = one(appwrapper(pod(namespace=namespace), job()))
+    assert workload.components[0].template["metadata"].get("namespace") == (namespace or None)
+
+
 @pytest.mark.row("U14", level="pure")
 @pytest.mark.parametrize(
     ("document", "path", "says"),

@@ -12,10 +12,15 @@ from holdfast import formats, names
 from holdfast.activities.site.anchor import asked_by, creator_of
 from holdfast.errors import InvalidWorkload, ManagedElsewhere
 from holdfast.formats.appwrapper.reader import RESOURCE
+from holdfast.formats.appwrapper.status import status
 from holdfast.formats.condition import CONDITION, life_in, noted
-from holdfast.model import Condition, ConditionType, Phase, Reason, Report, Workload
+from holdfast.model import Condition, ConditionType, Phase, Reason, Report, Source, Workload
 from holdfast.policy.loop.submission import submitted
+from holdfast.policy.status.explain import status_of
+from holdfast.policy.status.report import report_of
+from holdfast.profiles import appwrapper
 from holdfast.workflows.operations.dispatch import target_of
+from tests.policy.lives.life import Life, workload
 
 ROW = pytest.mark.row
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -144,7 +149,9 @@ def test_F2_a_report_shows_as_appwrappers_own_status() -> None:
         Condition(type=ConditionType.QUOTA_RESERVED, status=True, reason=Reason.SUBMITTED),
         Condition(type=ConditionType.SUBMITTED, status=True, reason=Reason.SUBMITTED),
     )
-    told = report(4, conditions=conditions, restarts=2, generation=3, message="attempt 3 runs", attempt=3)
+    told = report(
+        4, conditions=conditions, restarts=5, used={"restart": 2}, generation=3, message="attempt 3 runs", attempt=3
+    )
     status = RESOURCE.status(resource(), told, NOON)
     assert (status["phase"], status["resettingCount"]) == ("Running", 2)
     assert [one["type"] for one in status["conditions"]] == ["QuotaReserved", CONDITION]
@@ -185,8 +192,22 @@ def test_F2_every_phase_and_reason_can_be_shown_and_read_back(phase: Phase) -> N
         assert (life.sequence, life.attempt, life.phase, life.reason) == (12, 1, phase, reason.value)
 
 
+@ROW("A9", level="pure")
+@ROW("A17", level="pure")
+def test_A9_resets_that_charge_no_budget_are_not_counted_where_it_stands_either() -> None:
+    source = Source(api_version=RESOURCE.api_version, kind=RESOURCE.kind, generation=3)
+    one = Life(spec=workload(policy=appwrapper.POLICY, source=source)).runs()
+    for number, charged in ((7, 0), (8, 0), (9, 0), (0, 1)):
+        one.sees(running=2, marked=(f"node-{number}",)) if number else one.sees(running=1, failed=1).after(seconds=60)
+        one.after(seconds=90).sees(running=2)
+        told = RESOURCE.status(resource(), report_of(one.spec, one.state), NOON)
+        own = status(one.spec, status_of(one.spec, one.state, one.now, "uid"))
+        assert told["resettingCount"] == own["resettingCount"] == charged
+    assert (one.attempt, one.state.restarts) == (5, 4)
+
+
 def test_what_a_front_door_notes_leaves_what_the_workflow_said() -> None:
-    there = {**resource(), "status": RESOURCE.status(resource(), report(7, restarts=2), NOON)}
+    there = {**resource(), "status": RESOURCE.status(resource(), report(7, used={"restart": 2}), NOON)}
     status = noted(there, report(7, reason=Reason.HELD, message="why"), NOON)
     assert (status["phase"], status["resettingCount"]) == ("Running", 2)
     assert life_in(status) == (7, 1, Phase.RUNNING, "Held")

@@ -88,6 +88,17 @@ def test_L32_a_preemption_asks_first_and_suspends_once_all_have_saved():
     ]
 
 
+@ROW("U8", level="pure")
+@ROW("L32", level="pure")
+def test_U8_a_preemption_that_was_taken_back_while_it_saved_is_not_measured_at_a_later_removal():
+    life = preempted()
+    assert life.state.preempted_at == life.now
+    life.after(minutes=1).tell(Resumed())
+    assert (life.attempt, life.state.preempted_at) == (1, None)
+    life.after(hours=5).tell(Suspended())
+    assert life.state.preempted_at is None
+
+
 @ROW("L32", level="pure")
 @ROW("J3", level="pure")
 def test_L32_the_next_attempt_goes_on_from_what_was_saved():

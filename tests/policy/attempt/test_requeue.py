@@ -13,12 +13,15 @@ from holdfast.model import (
     FailureClass,
     OperationKind,
     Phase,
+    Probe,
     Reason,
+    Unbounded,
 )
 from holdfast.model.calls.cluster import Removed
 from holdfast.policy.attempt.requeue import CYCLE
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.fold import fold
+from holdfast.policy.sides.probe import probed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import conditions
 from holdfast.policy.values.decision import Create, Fail, Hold, Restart
@@ -183,6 +186,28 @@ def test_L25_whoever_asks_is_answered_by_the_workloads_own_policy(policy: str, p
     before = one.state
     one.tell(RequeueAsked(RequeueRequest(expected_requeue_count=one.state.requeues)))
     assert one.state == edit(before, dropped=before.dropped + 1), "nothing of it runs"
+
+
+@ROW("L25", level="pure")
+@ROW("L28", level="pure")
+def test_L25_a_request_about_a_node_that_is_avoided_stands_in_the_way_of_nothing() -> None:
+    one = life("always", probe=Probe(port=8080), lifecycle=Unbounded())
+    one.state = edit(one.state, shows_waits=True)
+    for number, node in ((1, "node-7"), (2, "node-9")):
+        assert probed(one.spec, one.state) == number
+        one.tell(hardware(number - 1, node))
+        assert (comes_back(one).attempt, one.state.requeues) == (number + 1, number)
+        one.tell(hardware(number, node))
+        one.tell(hardware(number, node))
+        assert (one.attempt, one.state.requeues, one.state.dropped) == (number + 1, number, 2 * number)
+        said = [cause.message for cause in one.state.causes if "but no rule acts on it" in cause.message]
+        assert len(said) == number, "once, however often it is asked for"
+        assert node in said[-1]
+    assert probed(one.spec, one.state) == 3
+
+
+def hardware(count: int, node: str) -> RequeueAsked:
+    return RequeueAsked(RequeueRequest(expected_requeue_count=count, cls=FailureClass.HARDWARE, node=node))
 
 
 @ROW("L26", level="pure")

@@ -157,6 +157,20 @@ def test_J19_a_pause_is_capped_as_any_other():
     assert one.state.pause_until == one.now + timedelta(minutes=2)
 
 
+@ROW("A14", level="pure")
+@ROW("J19", level="pure")
+def test_A14_the_pause_of_a_component_restarted_alone_is_capped():
+    action = Action(grace=False, pause=HOUR, unit=Scope.COMPONENT, charge=None)
+    rule = Rule(name="alone", match=Match(scopes=(Scope.MEMBER,)), action=action)
+    one = Elements(spec=streams(3, Policy(rules=(rule,))))
+    one.limits = Limits(grace_period_maximum=timedelta(minutes=2))
+    one.up().pods("pe-1", failed=1)
+    one.after(seconds=119)
+    assert one.launches() == {}
+    one.after(seconds=1)
+    assert one.launches() == {"pe-1": 1}
+
+
 @ROW("J19", level="pure")
 def test_J19_components_restarted_alone_are_each_an_act_of_the_rule():
     rule = Rule(name="alone", match=Match(scopes=(Scope.MEMBER,)), action=often(2, unit=Scope.COMPONENT, charge=None))

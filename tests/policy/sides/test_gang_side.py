@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Attempt, Component, OperationKind, Phase, Reason, Stage, StatusRule, Workload
+from holdfast.model import Attempt, Component, FailureClass, OperationKind, Phase, Reason, Stage, StatusRule, Workload
 from holdfast.model.gang.orders import GangOutcome
 from holdfast.model.gang.state import Gang
 from holdfast.model.gang.status import CloseReason
@@ -14,7 +14,19 @@ from holdfast.policy.rendezvous.outcome import ending
 from holdfast.policy.sides.gang import REASONS, GangScale, beginning, parting, resizing, scaled, size_of, unsized
 from holdfast.policy.status.report import WARNINGS
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized, Retried
+from holdfast.policy.values.events import (
+    GangBegun,
+    GangParted,
+    GangResized,
+    GangScaled,
+    GangTold,
+    GangUnsized,
+    RequeueAsked,
+    RequeueRequest,
+    Retried,
+    StepsRead,
+)
+from holdfast.policy.verdicts.progress import stall
 from holdfast.profiles import lattice, torchelastic
 from tests.policy.lives.life import START, Life
 
@@ -94,6 +106,62 @@ def test_T9_a_loss_that_no_round_makes_good_is_charged_to_the_workload_and_nothi
     assert any(
         "its gang: MemberLost on node-7: member_lost: train-0-x was lost" in each.message for each in one.state.causes
     )
+
+
+def asked_to_requeue(**fields: Any) -> Life:
+    """Return the life of a gang whose node a monitor has told about, as `docs/how-to/allocations.md` says."""
+    one = gang(**fields)
+    one.state = edit(one.state, shows_waits=True)
+    return one.tell(RequeueAsked(RequeueRequest(expected_requeue_count=0, cls=FailureClass.NODE_LOST, node="node-7")))
+
+
+@ROW("T1", level="pure")
+@ROW("T4", level="pure")
+@ROW("T9", level="pure")
+@ROW("L25", level="pure")
+@pytest.mark.parametrize(
+    ("reason", "outcome", "number"),
+    [
+        (CloseReason.SUCCEEDED, Phase.SUCCEEDED, 1),
+        (CloseReason.RESTARTS_EXHAUSTED, Phase.FAILED, 1),
+        (CloseReason.MEMBER_LOST, None, 2),
+    ],
+)
+def test_T4_a_request_on_which_no_rule_acts_takes_nothing_from_what_the_gang_comes_to(
+    reason: CloseReason, outcome: Phase | None, number: int
+) -> None:
+    one = asked_to_requeue(max_restarts=0)
+    assert (attempt(one).told, one.state.dropped, one.state.phase) == (None, 1, Phase.RUNNING)
+    assert one.state.causes[-1].message.startswith("requeue 1 was asked for, but no rule acts on it: ")
+    one = told(one, reason).after(seconds=60)
+    assert (one.state.outcome, attempt(one).number, one.state.dropped) == (outcome, number, 1)
+
+
+@ROW("L25", level="pure")
+def test_L25_a_gang_that_fails_meanwhile_does_not_undo_a_request_on_which_a_rule_acts() -> None:
+    one = gang(policy=lattice.BATCH)
+    one.hold = {OperationKind.OBSERVE, OperationKind.RESET}
+    one.state = edit(one.state, shows_waits=True)
+    one.tell(RequeueAsked(RequeueRequest(expected_requeue_count=0, cls=FailureClass.HARDWARE, node="node-7")))
+    told(one, CloseReason.RESTARTS_EXHAUSTED)
+    now = attempt(one).told
+    assert now is not None
+    assert (now.cls, now.node) == (FailureClass.HARDWARE, "node-7")
+    assert one.state.dropped == 1
+    told(one, CloseReason.SUCCEEDED)
+    assert one.state.outcome is Phase.SUCCEEDED, "what is done is done"
+
+
+@ROW("T4", level="pure")
+def test_T4_a_gang_that_fails_while_a_stall_is_told_has_failed() -> None:
+    one = gang()
+    one.hold = {OperationKind.OBSERVE, OperationKind.RESET}
+    one.state = edit(one.state, shows_waits=True)
+    one.tell(StepsRead(1, None, stall(1, one.now, "train-0", "node-7")))
+    told(one, CloseReason.RESTARTS_EXHAUSTED)
+    now = attempt(one).told
+    assert now is not None
+    assert now.reason == Reason.MAX_RESTARTS_EXHAUSTED
 
 
 @ROW("T9", level="pure")
