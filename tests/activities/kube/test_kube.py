@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from holdfast.activities.kube.deep import DEEPEST, TOO_DEEP
 from kubernetes.aio.client.configuration import Configuration
 
 from holdfast import names
@@ -34,6 +33,7 @@ from holdfast.activities.kube.client import (
     WebhookFailed,
     service_account_user,
 )
+from holdfast.activities.kube.deep import DEEPEST, TOO_DEEP
 from holdfast.activities.kube.errors import error_of
 from holdfast.activities.kube.logs import log_lines
 from tests.activities.bench import eventually
