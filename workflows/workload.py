@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.graph import GraphOrder
     from holdfast.model.entities.queue import QueueOrder
     from holdfast.model.gang.orders import GangOutcome
+    from holdfast.model.spec.sensitive import reruns_init
     from holdfast.policy.attempt.checkpoint import CheckpointAsk, check_ask, is_conflict, is_of_earlier
     from holdfast.policy.attempt.park import begins_suspended
     from holdfast.policy.loop.change import (
@@ -144,6 +145,9 @@ class WorkloadWorkflow:
                 type=names.ERROR_INVALID_WORKLOAD,
                 non_retryable=True,
             )
+        if carried is None and waits and self._spec.sensitive:
+            for path, wrong in reruns_init(self._spec.components):
+                raise ApplicationError(f"{path}{wrong}", type=names.ERROR_INVALID_WORKLOAD, non_retryable=True)
         while True:
             # An update may have replaced the document.
             now, spec = self._clock.now(), self._spec

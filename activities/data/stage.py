@@ -42,7 +42,7 @@ async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> S
         closed = await namespace_closed(site, given.target, site.permits)
     if closed is not None:
         if closed.opens and given.waits:
-            return Staged(away=closed.why)
+            return Staged(away=closed.why, closed=True)
         raise refused(closed.why)
     data = site.data
     if data is None:

@@ -75,7 +75,7 @@ def view_of(
     counts, failed_pods = _count(component, pods, expected, job.completions if job is not None else None)
     verdicts = failures_said(component.status, facts, look.at) if facts else []
     complete = present and _complete(component, facts, counts)
-    if complete and counts.failed:
+    if complete:
         # Failed pods that its controller left behind on the way no longer count as failures (row D23).
         counts, failed_pods = counts.model_copy(update={"failed": 0}), []
     view = ComponentView(

@@ -174,7 +174,7 @@ async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: 
         if given.resume_from is not None:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
         await _annotate(site, given, [(pod, request) for pod in behind])
-    elif len(there) + passed == len(pods) and len(pods) >= expected and not going:
+    elif there and len(there) + passed == len(pods) >= expected and not going:
         attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
         restarts = names.ANNOTATION_RESTARTS_SEEN
         await _still_permitted(site, given, there)

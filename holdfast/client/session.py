@@ -380,9 +380,10 @@ def _terms(
         names.SA_QUEUE: queue,
     }
     terms += [f"{key} = {_quoted(value)}" for key, value in wanted.items() if value is not None]
-    if running is not None:
-        terms.append(f"ExecutionStatus {'=' if running else '!='} 'Running'")
+    if running:
+        terms.append("ExecutionStatus = 'Running'")
     else:
+        terms += ["ExecutionStatus != 'Running'"] if running is not None else []
         terms.append("ExecutionStatus != 'ContinuedAsNew'")
     if query:
         terms.append(f"({query})")

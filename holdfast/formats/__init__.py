@@ -16,6 +16,7 @@ from holdfast.formats.registry import Context, Format, Resource
 from holdfast.formats.settings import NAMES, Given, overridden, read_settings
 from holdfast.formats.text import Document, Json, as_json, documents, half_letter, is_graph, is_queue
 from holdfast.model import Component, PodSet, Policy, Status, Workload
+from holdfast.model.spec.sensitive import reruns_init
 from holdfast.profiles import PROFILES
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -91,6 +92,11 @@ def read(
             workload, problems = overridden(workload, settings)
         if not payloads_encrypted:
             problems.extend(secrets_of(workload.components, _root(workload)))
+        if workload.sensitive:
+            problems.extend(
+                Problem(f"{_root(workload)}{path}{wrong.path}", wrong.expected, wrong.value)
+                for path, wrong in reruns_init(workload.components)
+            )
         if problems:
             raise InvalidWorkload(problems, f"workload {workload.name}")
         ready.append(workload)

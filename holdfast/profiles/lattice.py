@@ -40,7 +40,7 @@ from holdfast.model import (
     Scope,
     Timings,
 )
-from holdfast.profiles.rules import FAIL_AT_ONCE, LAUNCH, RESTART
+from holdfast.profiles.rules import DISPLACED, FAIL_AT_ONCE, LAUNCH, RESTART
 
 MAX_REQUEUE = 3
 MAX_REQUEUE_MAXIMUM = 100
@@ -138,10 +138,14 @@ ABSENT_PODS = Rule(
 )
 """Missing pods, which their controller may be replacing one by one: it has the failure grace to do so."""
 
+DISPLACED_PODS = Rule(name="displaced-pods", match=DISPLACED, action=ABSENT_PODS.action)
+"""Evicted and preempted pods, for the same: a drain takes them one by one."""
+
 SERVICE = _policy(
     "lattice-service",
     (
         ABSENT_PODS,
+        DISPLACED_PODS,
         Rule(name="hardware", match=HARDWARE, action=REQUEUE_ELSEWHERE),
         Rule(name="node-lost", match=NODE_LOST, action=REQUEUE),
     ),

@@ -37,5 +37,7 @@ class Staged(Payload):
     """Bytes that came from the store."""
     away: str = ""
     """The mount whose source cannot be used now, and the error, or why nothing may begin; it is tried again later."""
+    closed: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether nothing may begin yet, and no source was asked."""
     problem: str = ""
     """The fault of a data set; waiting does not fix it."""

@@ -57,3 +57,5 @@ class Staging(Payload):
     """What is wrong with a data set, or with the request for it: waiting does not fix it."""
     refused: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the problem is that the workload may not read it, or that this installation stages nothing."""
+    late: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether the problem is that nothing might begin until the submission timeout was over (row S10)."""

@@ -8,7 +8,7 @@ own validation, so they apply however a workload is submitted.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -33,7 +33,12 @@ class Contrary(NamedTuple):
 
     def __str__(self) -> str:
         """Write the refusal, path first."""
-        return f"{self.path}: {self.value!r}: expected {self.allowed}: {UNTIL_A_PERSON_SAYS}"
+        return f"{self.path}: {self.value!r}: {self.expected}"
+
+    @property
+    def expected(self) -> str:
+        """What is allowed, and why."""
+        return f"expected {self.allowed}: {UNTIL_A_PERSON_SAYS}"
 
 
 def contrary(component: Component) -> Iterator[Contrary]:
@@ -51,6 +56,19 @@ def contrary(component: Component) -> Iterator[Contrary]:
         yield from _of_pod(spec, f"{pod_set.path}.spec")
         for at, one in enumerate(pod_set.tolerations):
             yield from _of_toleration(one.model_dump(by_alias=True), f"podSets[{number}].tolerations[{at}]")
+
+
+def reruns_init(components: Iterable[Component]) -> Iterator[tuple[str, Contrary]]:
+    """Yield each field by which a kubelet runs an init container again, with its component's path: `components[0].`.
+
+    The model accepts them, since releases before 0.3 did: a workload that is under way must stay readable.
+    """
+    for number, component in enumerate(components):
+        for pod_set in component.pod_sets:
+            spec = _part(_at(component.template, pod_set.path), "spec")
+            # An init container that always restarts is a sidecar, which does no work of its own.
+            for wrong in _of_containers(spec, f"{pod_set.path}.spec", "initContainers", ("Never", "Always")):
+                yield f"components[{number}].", wrong
 
 
 def settled(component: Component) -> Component:
@@ -132,8 +150,6 @@ def _of_pod(spec: dict[str, Any], path: str) -> Iterator[Contrary]:
     if policy not in (None, "Never"):
         yield Contrary(f"{path}.restartPolicy", policy, "Never")
     yield from _of_containers(spec, path, "containers", ("Never",))
-    # An init container that always restarts is a sidecar, which does no work of its own.
-    yield from _of_containers(spec, path, "initContainers", ("Never", "Always"))
     for at, one in enumerate(_list(spec, "tolerations")):
         toleration = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
         yield from _of_toleration(toleration, f"{path}.tolerations[{at}]")

@@ -16,7 +16,7 @@ def at_nothing(spec: Workload, state: State, seen: Observation | None) -> str:
         return ""
     views = {name: view for name, view in seen.components.items() if view.found and not view.complete}
     idle = [one.name for one in spec.components if one.name in views and views[one.name].released]
-    if not any(one.expected_pods for one in spec.components):
+    if state.shows_waits and not any(one.expected_pods for one in spec.components):
         # It was submitted so, and cannot succeed: no copy of it can.
         idle = [one.name for one in spec.components if one.copies == 0 and one.name in seen.components]
     if not idle or any(view.pods.expected for view in views.values()):

@@ -14,6 +14,7 @@ from holdfast.model.calls.stage import Staged
 from holdfast.model.life.data import Staging
 from holdfast.model.quantity import format_bytes
 from holdfast.model.words import counted, shortened
+from holdfast.policy.attempt.health import timings
 from holdfast.policy.attempt.settle import enter
 from holdfast.policy.values.decision import Decision, Fail, Fetch, Retry, Wait
 from holdfast.policy.values.edit import edit
@@ -56,7 +57,7 @@ def stage(spec: Workload, state: State, now: datetime) -> Decision | None:
         return None
     staging, turn = staging_of(state), state.turn
     if staging.problem:
-        return Fail(Reason.REFUSED if staging.refused else Reason.STAGING_FAILED, _failure(state, now), staging.problem)
+        return Fail(_reason(staging), _failure(state, now), staging.problem)
     if staging.until is not None and now < staging.until:
         if state.intent.retry:
             return Retry(state.intent.note or "a person asked not to wait")
@@ -68,12 +69,18 @@ def stage(spec: Workload, state: State, now: datetime) -> Decision | None:
     return Fetch(why, waits=not (staging.sets and staging.away_since is None))
 
 
+def _reason(staging: Staging) -> Reason:
+    if staging.late:
+        return Reason.SUBMISSION_TIMEOUT
+    return Reason.REFUSED if staging.refused else Reason.STAGING_FAILED
+
+
 def _failure(state: State, now: datetime) -> Failure:
     staging = staging_of(state)
     return Failure(
         cls=FailureClass.LAUNCH,
         scope=Scope.WORKLOAD,
-        reason=Reason.REFUSED if staging.refused else Reason.STAGING_FAILED,
+        reason=_reason(staging),
         time=now,
         message=staging.problem,
         attempt=_next(state),
@@ -105,19 +112,30 @@ def ended(state: State, event: Staged | OperationRefused, number: int, now: date
     """Record how a staging after attempt `number` ended."""
     before = staging_of(state)
     if isinstance(event, OperationRefused):
-        return edit(state, staging=edit(before, problem=shortened(event.message), refused=True, until=None))
+        return _stopped(state, before, event.message, refused=True)
     if event.problem:
-        return edit(state, staging=edit(before, problem=shortened(event.problem), refused=False, until=None))
+        return _stopped(state, before, event.problem)
     if event.away:
         return _away(state, before, event, now)
     state = edit(state, staging=Staging(staged=number + 1, sets=event.sets))
     return cause(state, Reason.STAGED, _told(event, number + 1), now)
 
 
+def _stopped(state: State, before: Staging, problem: str, *, refused: bool = False, late: bool = False) -> State:
+    return edit(state, staging=edit(before, problem=shortened(problem), refused=refused, late=late, until=None))
+
+
 def _away(state: State, before: Staging, event: Staged, now: datetime) -> State:
     tries = 1 if event.fetched else before.tries + 1
     since = now if event.fetched or before.away_since is None else before.away_since
     pause = min(FIRST * 2 ** min(tries - 1, 16), LONGEST)
+    timeout = timings(state).submission_timeout if event.closed else None
+    if timeout is not None:
+        left = since + timeout - now
+        if left <= timedelta(0):
+            why = f"not submitted in time: {event.away}"
+            return _stopped(state, edit(before, away_since=None), why, late=True)
+        pause = min(pause, left)
     why = shortened(f"{event.away}, since {since:%Y-%m-%d %H:%M:%S} UTC")
     staging = edit(before, tries=tries, away_since=since, until=now + pause, why=why)
     state = edit(state, staging=staging)
@@ -125,9 +143,8 @@ def _away(state: State, before: Staging, event: Staged, now: datetime) -> State:
     if state.outcome is None and not intent.suspend and not intent.cancel and state.held is None:
         state = enter(state, Phase.PENDING, Reason.STAGING, why, now)
     if before.away_since is None or event.fetched:
-        return cause(
-            state, Reason.STORAGE_UNAVAILABLE, f"{event.away}: staging waits for it, charged with nothing", now
-        )
+        reason = Reason.STAGING if event.closed else Reason.STORAGE_UNAVAILABLE
+        return cause(state, reason, f"{event.away}: staging waits for it, charged with nothing", now)
     return state
 
 

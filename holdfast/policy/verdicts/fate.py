@@ -42,7 +42,8 @@ def open_fate(spec: Workload, state: State, ruling: Ruling, now: datetime) -> Lo
     if quiet is None or quiet.renewed > failure.time + SKEW or state.looked_at is None:
         return None
     found_at = quiet.lost_at if spec.sensitive and quiet.lost_at is not None else quiet.down_at
-    found_at = due(quiet.renewed, found_at - quiet.renewed, state.blind)
+    if state.shows_waits:
+        found_at = due(quiet.renewed, found_at - quiet.renewed, state.blind)
     if now >= found_at:
         return None
     why = f"held until {quiet.node} is heard of, or is Down: {failure.sentence()}"

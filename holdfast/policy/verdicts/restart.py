@@ -37,7 +37,8 @@ def due_at(spec: Workload, state: State, ruling: Ruling, since: datetime) -> dat
     if not is_alone(state, ruling) or state.attempt is None:
         return at
     if ruling.action.pause:
-        at = due(since, grace + min(ruling.action.pause, state.limits.grace_period_maximum), state.blind)
+        most = state.limits.grace_period_maximum if state.shows_waits else ruling.action.pause
+        at = due(since, grace + min(ruling.action.pause, most), state.blind)
     name, index = ruling.failure.component, restarted_copy(spec, ruling)
     rule = next((one.replacement for one in spec.components if one.name == name), None) or state.policy.replacement
     if index is not None:
@@ -108,13 +109,15 @@ def restarted_alone(
         f"{spec.titles([name])}: {ruling.failure.sentence()} ({title_of(ruling.rule)})"
         for (name, _), ruling in first.items()
     )
+    # Runs of earlier releases count what is made again since it was missing, and number restarts in place by that.
+    missed = tuple(name for (name, index), one in first.items() if index is None and _is_missed(one))
     exclude = blamed(state.policy.exclusion, (one for one in found if one.failure.component in whole), now)
     return Replace(
         tuple(whole),
         tuple(members),
         why,
         ruled=tuple(name for name, _ in first),
-        missed=tuple(name for (name, index), one in first.items() if index is None and _is_missed(one)),
+        missed=missed if state.shows_waits else (),
         copies=tuple(copies),
         charges=tuple(charges),
         limited=tuple(limited),

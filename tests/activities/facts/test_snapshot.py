@@ -171,6 +171,16 @@ def test_L22_an_evicted_pod_is_a_failure_until_it_is_replaced(kind: str, running
     assert (seen.components["work"].pods.failed, seen.components["work"].pods.terminating) == (0, 1)
 
 
+@pytest.mark.row("D23", level="pure")
+def test_D23_an_evicted_pod_of_what_is_complete_is_no_failure():
+    done = {"work": component(conditions=[condition("Complete")])}
+    taken = [condition("DisruptionTarget", reason="EvictionByEvictionAPI")]
+    plan = (planned(pods=2, status=JOB),)
+    seen = look(pod("a", "Succeeded"), pod("t", "Running", deleting=True, conditions=taken), plan=plan, objects=done)
+    assert seen.complete
+    assert seen.failures == ()
+
+
 @pytest.mark.row("A18", level="pure")
 def test_A18_a_terminating_pod_replaces_nothing():
     assert look(failed("f"), pod("t", "Running", deleting=True)).components["work"].pods.failed == 1

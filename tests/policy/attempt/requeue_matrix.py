@@ -180,8 +180,8 @@ names the rule that decided.
 - **requeue**: the attempt is removed and proven gone, its quota is released, and the workload goes back to its queue
   with the submission time it had. It is charged to the `restart` budget: 3 by default, at most 100.
 - **goes on**: nothing is done about it, so far. Pods of a service that have gone, and have not failed, may be being
-  replaced one by one by their own controller, or be drained: it has the failure grace of a minute for that (rule
-  absent-pods).
+  replaced one by one by their own controller, or be drained: it has the failure grace of a minute for that (rules
+  absent-pods and displaced-pods).
 - **again, elsewhere**: the node would not start it. Others are tried, charged to the `launch` budget, which a requeue
   renews.
 - **Held**: sensitive work is not run again without a person's word: `holdfast retry` or `holdfast cancel`.

@@ -10,15 +10,18 @@ import pytest
 
 from holdfast.model import (
     ConditionType,
+    Failure,
     FailureClass,
     OperationKind,
     Phase,
     Probe,
     Reason,
+    Scope,
     Unbounded,
 )
 from holdfast.model.calls.cluster import Removed
 from holdfast.policy.attempt.requeue import CYCLE
+from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.sides.probe import probed
@@ -68,6 +71,20 @@ def node_side(cell: Cell) -> bool:
 def test_L21_L22_L23_the_page_of_the_matrix_is_current() -> None:
     renew = "python -m tests.policy.attempt.requeue_matrix > docs/requeue.md"
     assert PAGE.read_text(encoding="utf-8") == page(), f"renew it: {renew}"
+
+
+@ROW("L22", level="pure")
+@ROW("U13", level="pure")
+def test_U13_a_drain_takes_a_service_one_pod_at_a_time_and_an_allocation_goes_back_to_its_queue() -> None:
+    evicted = Failure(
+        cls=FailureClass.NODE_LOST, scope=Scope.MEMBER, reason="EvictionByEvictionAPI", time=START, component="train"
+    )
+    found = {one.profile: rule_on(one, evicted) for one in (lattice.SERVICE, lattice.BATCH)}
+    told = {name: (ruling.rule, ruling.action.grace, ruling.action.requeue) for name, ruling in found.items()}
+    assert told == {
+        "lattice-service": ("displaced-pods", True, True),
+        "lattice-batch": ("node-lost", False, True),
+    }
 
 
 @ROW("L17", level="pure")

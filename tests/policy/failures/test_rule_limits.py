@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from holdfast.model import Action, ActionKind, Budget, Limits, Match, Phase, Policy, Reason, Rule, Scope, State, Timings
 from holdfast.policy.status.explain import explain_of
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Resumed, Retried, Suspended
 from tests.policy.lives.elements import Elements, jobs, streams
 from tests.policy.lives.life import Life, workload
@@ -163,6 +164,7 @@ def test_A14_the_pause_of_a_component_restarted_alone_is_capped():
     action = Action(grace=False, pause=HOUR, unit=Scope.COMPONENT, charge=None)
     rule = Rule(name="alone", match=Match(scopes=(Scope.MEMBER,)), action=action)
     one = Elements(spec=streams(3, Policy(rules=(rule,))))
+    one.state = edit(one.state, shows_waits=True)  # As every run does that begins now.
     one.limits = Limits(grace_period_maximum=timedelta(minutes=2))
     one.up().pods("pe-1", failed=1)
     one.after(seconds=119)

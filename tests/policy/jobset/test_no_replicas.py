@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.formats.jobset import reader
 from holdfast.model import ComponentView, CopyCounts, Phase, PodCounts, Reason
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Observed
 from tests.e2e.peers.jobsets import jobset, replicated
 from tests.policy.lives.elements import Elements
@@ -17,7 +18,9 @@ ROW = pytest.mark.row
 
 def life(*jobs: dict[str, Any], **success: Any) -> Elements:
     document = jobset("train", *jobs, **({"successPolicy": success} if success else {}))
-    return Elements(spec=reader.read(document, cluster="dev")).up()
+    one = Elements(spec=reader.read(document, cluster="dev"))
+    one.state = edit(one.state, shows_waits=True)  # As every run does that begins now.
+    return one.up()
 
 
 def succeeds(one: Elements, name: str, count: int, succeeded: int) -> Elements:

@@ -27,7 +27,9 @@ def life(suspend: SuspendMode = SuspendMode.IN_PLACE) -> Elements:
     document = jobset("train", replicated("a", replicas=2), replicated("b"), failurePolicy={"maxRestarts": 3})
     spec = reader.read(document, cluster="dev")
     deletion = edit(spec.policy.deletion, suspend=suspend)
-    return Elements(spec=spec.model_copy(update={"policy": edit(spec.policy, deletion=deletion)})).up()
+    one = Elements(spec=spec.model_copy(update={"policy": edit(spec.policy, deletion=deletion)}))
+    one.state = edit(one.state, shows_waits=True)  # As every run does that begins now.
+    return one.up()
 
 
 def sent(one: Elements) -> Any:

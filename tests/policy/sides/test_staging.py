@@ -16,7 +16,8 @@ from holdfast.policy.status.report import conditions, quota_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Retried, Suspended
 from holdfast.policy.values.steps import Sleep
-from tests.policy.lives.life import Life, workload
+from holdfast.profiles import lattice
+from tests.policy.lives.life import START, Life, workload
 from tests.policy.status.test_queued import Queued
 
 ROW = pytest.mark.row
@@ -82,6 +83,23 @@ def test_L14_a_store_that_is_away_is_waited_for_with_back_off_and_charges_nothin
     staged(one)
     assert made(one) == [1]
     assert one.state.executions == 1
+
+
+@ROW("S10", level="pure")
+@ROW("X4", level="pure")
+def test_S10_a_namespace_where_nothing_may_begin_is_waited_for_up_to_the_submission_timeout() -> None:
+    patient = edit(lattice.BATCH.timings, submission_timeout=timedelta(minutes=3))
+    one = life(policy=edit(lattice.BATCH, timings=patient))
+    while one.state.outcome is None:
+        one.tell_result(Staged(away="namespace team is not enabled", closed=True))
+        one.settle()
+        assert one.now - START <= timedelta(minutes=3)
+        if one.state.outcome is None:
+            one.after(seconds=pause(one).total_seconds())
+    assert one.now - START == timedelta(minutes=3)
+    assert (one.state.outcome, one.state.reason) == (Phase.FAILED, Reason.SUBMISSION_TIMEOUT)
+    assert one.state.message.endswith("not submitted in time: namespace team is not enabled")
+    assert Reason.STORAGE_UNAVAILABLE not in [cause.reason for cause in one.state.causes]
 
 
 @ROW("L14", level="pure")

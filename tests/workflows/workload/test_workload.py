@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import Replayer
 
 from holdfast import names
+from holdfast.formats import read
 from holdfast.model import Bounded, Explanation, Policy, Status
 from holdfast.plugin import HoldfastPlugin
 from tests.e2e.ground.site import asked
@@ -166,6 +167,21 @@ async def test_failure_says_why_and_carries_the_status(environment: Environment)
         await replays(handle)
 
 
+def rerun() -> dict[str, Any]:
+    """Return sensitive work whose kubelet runs an init container again, as somebody sends it to Temporal (row D5)."""
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "c", "namespace": "b", "annotations": {"holdfast.dev/sensitive": "true"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}},
+    }
+    (found,) = read([job], cluster="a")
+    document = found.model_dump(mode="json", by_alias=True)
+    pod = document["components"][0]["template"]["spec"]["template"]["spec"]
+    pod["initContainers"] = [{"name": "first", "image": "i", "restartPolicy": "OnFailure"}]
+    return document
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
@@ -173,6 +189,7 @@ async def test_failure_says_why_and_carries_the_status(environment: Environment)
         ([1, 2], "workload"),
         ("text", "workload"),
         ({"name": "X!", "cluster": "c", "components": []}, "name"),
+        (rerun(), "components[0].template.spec.template.spec.initContainers[0].restartPolicy: 'OnFailure'"),
     ],
 )
 async def test_an_invalid_document_is_refused_by_field(environment: Environment, document: Any, said: str):
