@@ -103,6 +103,12 @@ def _restarting(**fields: Any) -> Json:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "set"}, "spec": spec}
 
 
+def _reruns_init(_: random.Random) -> Json:
+    first = [{"name": "first", "image": "i", "restartPolicy": "OnFailure"}]
+    spoiled = put(appwrapper("train", {"template": job()}), (*PODS, "spec", "initContainers"), first)
+    return put(spoiled, ("metadata", "annotations"), {f"{GROUP}/sensitive": "true"})
+
+
 def _two_torches(_: random.Random) -> Json:
     return appwrapper("train", declared(pytorch_job(), ("template.spec.pytorchReplicaSpecs.Master.template", 1)))
 
@@ -254,6 +260,7 @@ DIRECTED: dict[str, Spoil] = {
     "a bad size": of_job(*PODS, "spec", "volumes", 0, "emptyDir", "sizeLimit", value="huge"),
     "a bad label": of_job(*PODS, "metadata", "labels", value={"a b": "c"}),
     "a label of another type": of_job(*PODS, "metadata", "labels", value={"example.com/n": 5}),
+    "sensitive work whose init container runs again": _reruns_init,
     "a bad annotation key": of_pod("metadata", "annotations", value={"a b": "c"}),
     "annotations too large": of_pod("metadata", "annotations", value={"a": "x" * 300_000}),
     "a bad env name": of_job(*MAIN, "env", 0, "name", value="A=B"),
