@@ -180,8 +180,8 @@ class Site:
             command = executable() if program is None else [str(program)]
             return subprocess.Popen([*command, *argv], env=env, stdout=out, stderr=out)
 
-    async def ready(self, worker: Worker, seconds: float = 60) -> None:
-        """Wait until a worker says it is ready."""
+    async def ready(self, worker: Worker, seconds: float = 180) -> None:
+        """Wait until a worker says it is ready: half a minute where a whole bench begins at once on two cores."""
         import aiohttp
 
         async def check() -> bool:
