@@ -61,6 +61,7 @@ OURS = tuple(
         r"or no such label",
         r"is a Secret",
         r"is the name of another",
+        r"is not run again without a person's word",
         r"leads nowhere",
         r"does not lead to a pod template",
         r"brings too many pods",

@@ -94,12 +94,15 @@ async def test_E7_each_fact_once_in_short_lines_with_zones_from_the_first_start_
     handle = await space.submit(appwrapper("waits", nowhere))
     full = f"{space.namespace}/waits"
 
-    async def starts() -> bool:
-        return "waits  Starting  attempt 1" in await command(space.site, "explain", full)
+    told = ""
 
-    await until(starts, 60, "its first start is Starting")
-    told = await command(space.site, "explain", full)
-    assert "now        0 of 2 pods running" in told
+    async def starts() -> bool:
+        nonlocal told
+        told = await command(space.site, "explain", full)
+        return "now        0 of 2 pods running" in told
+
+    await until(starts, 60, lambda: f"its attempt is made, and its pods are awaited: {told}")
+    assert "waits  Starting  attempt 1" in told
     status = await command(space.site, "status", full)
     assert "pods       0 of 2 pods running" in status
     for text in (told, status):
