@@ -187,12 +187,16 @@ async def _find_between(
 async def _children(
     site: Site, given: RemoveInput, of: tuple[str, str], parents: Set[str], user: str
 ) -> Sequence[Object]:
-    """Return the objects of a kind that the parents own, or that carry the workload's label."""
+    """Return the objects of a kind that the parents own, or that carry the workload's label.
+
+    A claim counts by its owner alone: the workload's own claims, which outlive an attempt, carry the label (row J22).
+    """
     api_version, kind = of
     labels = _labels(given) if kind in _LABELLED else ""
+    workload_uid = None if of == CLAIM else given.target.workload_uid
 
     def child(item: Object) -> Trace | None:
-        return owned_trace(item) if is_child(item, given.target.workload_uid, parents) else None
+        return owned_trace(item) if is_child(item, workload_uid, parents) else None
 
     try:
         listed = await site.kube.list(
@@ -208,14 +212,17 @@ async def _children(
     return [{"kind": kind, "apiVersion": api_version, **item} for item in listed["items"]]
 
 
-def is_child(thing: Mapping[str, Any], workload_uid: str, parents: Set[str]) -> bool:
-    """Whether an object was created by a component, and is not itself one. Pure."""
+def is_child(thing: Mapping[str, Any], workload_uid: str | None, parents: Set[str]) -> bool:
+    """Whether an object was created by a component, and is not itself one. Pure.
+
+    It is owned by one of the parents or, unless `workload_uid` is None, has the workload's label.
+    """
     metadata = mapping(thing.get("metadata"))
     if metadata.get("uid") in parents:
         return False
     if parents & {str(one.get("uid")) for one in mappings(metadata.get("ownerReferences"))}:
         return True
-    return mapping(metadata.get("labels")).get(names.LABEL_WORKLOAD_UID) == workload_uid
+    return workload_uid is not None and mapping(metadata.get("labels")).get(names.LABEL_WORKLOAD_UID) == workload_uid
 
 
 def _type(component: PlannedComponent) -> tuple[str, str]:

@@ -655,20 +655,21 @@ def cron_job() -> Component:
 
 
 @pytest.mark.parametrize(
-    ("owner", "uid", "label", "child"),
+    ("owner", "uid", "label", "child", "claim"),
     [
-        ("set-uid", "j", "", True),
-        ("other", "j", "", False),
-        ("", "j", "w", True),
-        ("", "set-uid", "w", False),
+        ("set-uid", "j", "", True, True),
+        ("other", "j", "", False, False),
+        ("", "j", "w", True, False),
+        ("", "set-uid", "w", False, False),
     ],
 )
-def test_a_child_is_known_by_its_parent_or_its_label(owner: str, uid: str, label: str, child: bool):
+def test_a_child_is_known_by_its_parent_or_its_label(owner: str, uid: str, label: str, child: bool, claim: bool):
     thing = {"metadata": {"uid": uid, "ownerReferences": [{"uid": owner}], "labels": {names.LABEL_WORKLOAD_UID: label}}}
     assert is_child(thing, "w", {"set-uid"}) is child
 
 
 async def dying(bench: Bench) -> bool:
+    assert is_child(thing, None, {"set-uid"}) is claim
     owner = await bench.owner()
     return owner is not None and "deletionTimestamp" in owner["metadata"]
 
