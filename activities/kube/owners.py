@@ -12,7 +12,12 @@ from holdfast.model.calls.plan import PlannedComponent
 from holdfast.model.words import counted
 
 KEPT: Final = 10_000
+NAMESPACES_KEPT: Final = 1_000
+KINDS_KEPT: Final = 16
+"""How many kinds are learned of each kind of component: whoever creates pods names their owners as they like."""
 FOREIGN_TOLD: Final = 4
+_CORE_CREATORS: Final = frozenset({"Pod", "ReplicationController"})
+"""Kinds of the core group whose objects create pods, or own what does: leaders of a LeaderWorkerSet are pods."""
 
 
 class Ref(NamedTuple):
@@ -49,20 +54,39 @@ class Links:
 
 
 class Between:
-    """Caches which kinds lie between components of a kind and their pods, as learned from pods (row D27)."""
+    """Caches which kinds lie between components of a kind and their pods, as learned from pods (row D27).
+
+    What the pods of a namespace teach holds there alone. The namespaces used last are kept; for any other, the kinds
+    are learned again from its pods.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
-        self._kinds: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._known: OrderedDict[str, dict[tuple[str, str], set[tuple[str, str]]]] = OrderedDict()
 
-    def learn(self, plan: Iterable[PlannedComponent], kinds: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """Cache kinds that the pods of a plan name, and return all kinds known for the kinds of its components."""
-        known = set(kinds)
-        for one in plan:
-            of_kind = self._kinds.setdefault((one.api_version, one.kind), set())
-            of_kind.update(kinds)
-            known.update(of_kind)
+    def learn(
+        self, namespace: str, plan: Iterable[PlannedComponent], kinds: Iterable[tuple[str, str]]
+    ) -> frozenset[tuple[str, str]]:
+        """Cache kinds that the pods of a plan name, and return all kinds known for the kinds of its components.
+
+        Kinds that cannot create pods, such as claims, are left out.
+        """
+        named = {one for one in kinds if _may_create_pods(*one)}
+        there = self._known.setdefault(namespace, {}) if named else self._known.get(namespace, {})
+        known = set(named)
+        for component in {(one.api_version, one.kind) for one in plan}:
+            of_kind = there.setdefault(component, set()) if named else there.get(component, set())
+            of_kind.update(sorted(named - of_kind)[: KINDS_KEPT - len(of_kind)])
+            known |= of_kind
+        if there:
+            self._known.move_to_end(namespace)
+        if len(self._known) > NAMESPACES_KEPT:
+            self._known.popitem(last=False)
         return frozenset(known)
+
+
+def _may_create_pods(api_version: str, kind: str) -> bool:
+    return "/" in api_version or kind in _CORE_CREATORS
 
 
 def owners_of(metadata: Mapping[str, Any]) -> tuple[Ref, ...]:

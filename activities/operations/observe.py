@@ -77,7 +77,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     own = {one["metadata"]["uid"] for one in owners} | {given.owner_uid} - {""}
     own |= {thing.uid for each in found for thing in each if thing is not None and own & {*thing.owner_uids}}
     chains = await ancestry(site, target, given.plan, (pod.controller for pod in seen_pods), own)
-    site.between.learn(given.plan, chains.between)
+    site.between.learn(target.namespace, given.plan, chains.between)
     foreign = [pod for pod in seen_pods if chains.is_foreign(pod.controller)]
     seen_pods = [pod for pod in seen_pods if not chains.is_foreign(pod.controller)]
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])

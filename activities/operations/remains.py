@@ -113,7 +113,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
     )
     ours = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
     ours |= owner_uids
-    learned = site.between.learn(given.plan, ())
+    learned = site.between.learn(given.target.namespace, given.plan, ())
     while True:
         between = await _find_between(site, given, components, learned)
         pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
@@ -122,7 +122,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
             ours |= {one["metadata"]["uid"] for one in await attempts_of(site, given.target)}
         chains = await ancestry(site, given.target, given.plan, made_by, ours)
         # The pods name the objects in between, which may be of a kind that was not looked for yet (row D27).
-        more = site.between.learn(given.plan, chains.between)
+        more = learned | site.between.learn(given.target.namespace, given.plan, chains.between)
         if more == learned:
             return Remains(
                 owner=owner,
@@ -145,7 +145,7 @@ async def learn_between(site: Site, given: RemoveInput) -> None:
     pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
     ours = {one.uid for one in given.objects if one.uid} | {given.owner_uid} - {""}
     chains = await ancestry(site, given.target, given.plan, map(_made_by, pods), ours)
-    site.between.learn(given.plan, chains.between)
+    site.between.learn(given.target.namespace, given.plan, chains.between)
 
 
 def _made_by(pod: Mapping[str, Any]) -> Ref | None:

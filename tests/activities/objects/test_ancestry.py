@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube.client import Forbidden, UnknownKind
-from holdfast.activities.kube.owners import Between, Links, Ref, named
+from holdfast.activities.kube.owners import KINDS_KEPT, NAMESPACES_KEPT, Between, Links, Ref, named
 from holdfast.activities.objects.ancestry import Ancestry, ancestry
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import PlannedComponent, Target
@@ -102,9 +102,38 @@ async def test_D27_what_stands_between_a_component_and_its_pods_is_learned_from_
     found = await ancestry(cast("Site", there), TARGET, (LWS,), (leaders, workers), {lws.uid})
     kinds = {("apps/v1", "StatefulSet"), ("v1", "Pod")}
     assert (found.foreign, found.between) == (frozenset(), kinds)
-    assert learned.learn((LWS,), found.between) == kinds
-    assert learned.learn((LWS,), ()) == kinds, "once learned, known of every LeaderWorkerSet"
-    assert learned.learn((JOB,), ()) == frozenset()
+    assert learned.learn("ns", (LWS,), found.between) == kinds
+    assert learned.learn("ns", (LWS,), ()) == kinds, "once learned, known of every LeaderWorkerSet of the namespace"
+    assert learned.learn("ns", (JOB,), ()) == frozenset()
+    assert learned.learn("other", (LWS,), ()) == frozenset(), "what pods of one namespace name holds in no other"
+
+
+@D27
+async def test_D27_a_pod_that_a_claim_owns_makes_no_claim_stand_between() -> None:
+    there, learned = There(), Between()
+    claim = there.put(ref("PersistentVolumeClaim", "scratch", "v1"), ref("Job", "train"))
+    found = await there.of(JOB, claim)
+    assert found.between == {("v1", "PersistentVolumeClaim")}
+    creates = {("v1", "ReplicationController"), ("v1", "Pod")}
+    other = {("v1", kind) for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount")}
+    assert learned.learn("ns", (JOB,), found.between | other | creates) == creates
+    assert learned.learn("ns", (JOB,), ()) == creates
+
+
+@D27
+def test_D27_of_what_pods_name_few_kinds_are_kept_and_of_namespaces_those_used_last() -> None:
+    learned, kind = Between(), ("apps/v1", "ReplicaSet")
+    many = {("example.com/v1", f"Kind{number}") for number in range(100)}
+    assert learned.learn("ns", (SERVE,), many) == many
+    assert len(learned.learn("ns", (SERVE,), ())) == KINDS_KEPT
+    for number in range(NAMESPACES_KEPT + 1):
+        learned.learn(f"ns-{number}", (SERVE,), {kind})
+        learned.learn("ns-0", (SERVE,), ())
+        learned.learn(f"unused-{number}", (JOB,), ())
+    assert learned.learn("ns", (SERVE,), ()) == frozenset()
+    assert learned.learn("ns-0", (SERVE,), ()) == {kind}, "it is still used"
+    assert learned.learn("ns-1", (SERVE,), ()) == frozenset()
+    assert learned.learn(f"ns-{NAMESPACES_KEPT}", (SERVE,), ()) == {kind}
 
 
 @D26
