@@ -11,6 +11,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from holdfast import names
 from holdfast.activities.kube.errors import (
+    REFUSED,
     AlreadyExists,
     Cause,
     Conflict,
@@ -333,6 +334,7 @@ __all__ = [
     "CONNECT_TIMEOUT",
     "PAGE",
     "POOL_SIZE",
+    "REFUSED",
     "TOTAL_TIMEOUT",
     "AlreadyExists",
     "Cause",

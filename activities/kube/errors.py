@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast import names
 
@@ -70,6 +70,10 @@ class Invalid(KubeError):
 
 class WebhookFailed(KubeError):
     """500: an admission webhook could not be called. The API server itself is well."""
+
+
+REFUSED: Final = (Forbidden, Invalid, WebhookFailed)
+"""How a change of one object is refused, by a right, a policy or a webhook: others may succeed."""
 
 
 class Unreachable(KubeError):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from holdfast import formats, names
-from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object
+from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.objects.claims import CLAIM, CLAIMS_TOLD
 from holdfast.activities.objects.make import Refusal, create_patiently
@@ -104,16 +104,24 @@ async def claims_left(site: Site, given: RemoveInput) -> tuple[Object, ...]:
     return tuple(one for one in found if one is not None and is_ours(given.target, one))
 
 
-async def delete_claims(site: Site, target: Target, claims: Sequence[Object]) -> None:
-    """Delete claims by their uids; the cluster keeps each until no pod uses it."""
+async def delete_claims(site: Site, target: Target, claims: Sequence[Object], refused: dict[str, str]) -> None:
+    """Delete claims by their uids; the cluster keeps each until no pod uses it.
+
+    `refused` is updated: why claims may not be deleted, by uid. They are reported as left.
+    """
     for one in claims:
-        if "deletionTimestamp" in one["metadata"]:
+        metadata = one["metadata"]
+        refused.pop(metadata["uid"], None)
+        if "deletionTimestamp" in metadata:
             continue
-        with suppress(NotFound, Conflict, Forbidden):  # One that may not be deleted is reported as left.
-            metadata = one["metadata"]
+        try:
             await site.kube.delete(
                 *CLAIM, metadata["name"], target.namespace, uid=metadata["uid"], impersonate=user_of(target)
             )
+        except (NotFound, Conflict):
+            continue
+        except REFUSED as error:
+            refused[metadata["uid"]] = error.message
 
 
 async def with_own(site: Site, target: Target, kept: Claims | None, claims: Sequence[ClaimLeft]) -> Claims | None:

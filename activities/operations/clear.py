@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from temporalio import activity
 
@@ -21,7 +22,7 @@ from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.copies import each, read_objects
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.operations.observe import look
-from holdfast.activities.operations.replace import REFUSED_TOLD, delete_read, force_pods, told_of
+from holdfast.activities.operations.replace import REFUSED_TOLD, delete_read, force_pods, forceable, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.deadline import Deadline, Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist
@@ -96,14 +97,20 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
             going = await _active(site, given)
             if not going:
                 return True
+            refused: list[str] = []
+            pods: list[Mapping[str, Any]] = []
             for one in going:
                 fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
                 # An object that changed since it was read may have ended: the next round reads it again.
-                await each(fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True))
+                answers = await each(
+                    fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True)
+                )
+                whys = [why for why in answers if why]
+                pods += forceable(one.pods, whys)
+                refused += whys
             grace.see()
-            pods = [pod for one in going for pod in one.pods]
-            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
-            left = [*refused[:REFUSED_TOLD]] + [told_of(one.plan, one.objects, one.pods) for one in going]
+            refused += await force_pods(site, given.target, pods) if grace.is_over else ()
+            left = refused[:REFUSED_TOLD] + [told_of(one.plan, one.objects, one.pods) for one in going]
             pulse.say("waiting for what was still active to go", left[:16], len(going))
         except Unreachable as error:
             pulse.say(f"deleting what is still active: the API server does not answer: {error.message}", *pulse.told)

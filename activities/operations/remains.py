@@ -63,7 +63,7 @@ class Remains:
     claims: tuple[Object, ...] = ()
     """The workload's own claims that are to go with it (row J22)."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why pods may not be deleted by force, by pod uid (row X5)."""
+    """Why objects may not be deleted, by uid (row X5)."""
 
     @property
     def gone(self) -> bool:
@@ -268,15 +268,24 @@ def _unread(given: RemoveInput, name: str, why: str, uid: str = UNREAD_UID) -> O
 
 
 async def remnants_of(site: Site, remains: Remains) -> tuple[Remnant, ...]:
-    """Return what is left and what holds it: at most 16, those with foreign finalizers first, the owner last."""
+    """Return what is left and what holds it: at most 16, first what a foreign finalizer or a refusal holds.
+
+    The owner goes last, and is told last unless it is what may not be deleted.
+    """
     asked = sorted({node_of(pod) for pod in remains.pods if node_of(pod)})[:NODES_ASKED]
     answers = await asyncio.gather(*(_is_silent(site, node) for node in asked))
     silent = {node for node, dark in zip(asked, answers, strict=True) if dark}
     # There may be thousands: choose the few to report first.
-    left = sorted(_left(remains), key=lambda one: not foreign_finalizers(one[1]["metadata"]))[:REMNANTS_TOLD]
+
+    def is_held(thing: Mapping[str, Any]) -> bool:
+        metadata = thing["metadata"]
+        return bool(foreign_finalizers(metadata)) or metadata.get("uid") in remains.refused
+
+    left = sorted(_left(remains), key=lambda one: not is_held(one[1]))[:REMNANTS_TOLD]
     told = [_remnant(kind, thing, node, node in silent, remains.refused) for kind, thing, node in left]
     if remains.owner is not None:
-        told.append(_remnant(names.ATTEMPT_KIND, remains.owner))
+        first = remains.owner["metadata"].get("uid") in remains.refused
+        told.insert(0 if first else len(told), _remnant(names.ATTEMPT_KIND, remains.owner, refused=remains.refused))
     return tuple(told[:REMNANTS_TOLD])
 
 

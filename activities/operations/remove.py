@@ -13,7 +13,7 @@ from temporalio import activity
 
 from holdfast import names
 from holdfast.activities.evidence.take import take_evidence
-from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
@@ -84,7 +84,7 @@ async def force_remove(site: Site, given: RemoveInput) -> Removed:
 
 class _Rounds(Protocol):
     refused: dict[str, str]
-    """Why the run-as account may not delete pods, by pod uid."""
+    """Why objects may not be deleted, by uid."""
 
     async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
         """Act, look, and return what is left; None if this round only checked that something is left.
@@ -99,7 +99,7 @@ def _shows_its_end(site: Site, given: RemoveInput) -> bool:
     """Whether the anchor says that the workload has ended, so that its last removal need not be told before it begins.
 
     Nobody takes the deletion for another's then, and no preparation is left that a report must stop (record 0065). A
-    try that comes after another tells it: that one may have been refused.
+    try that comes after another tells it: that one may have failed.
     """
     anchor = site.known.look(given.target) if tries() == 1 and given.target.anchor is None else None
     status = mapping((anchor or {}).get("status"))
@@ -230,12 +230,13 @@ class _Graceful:
             remains = await find_remains(self._site, self._given)
             owner = remains.owner
             if owner is None:
-                await delete_claims(self._site, self._given.target, remains.claims)
+                await delete_claims(self._site, self._given.target, remains.claims, self.refused)
                 return replace(remains, refused=self.refused)
         since = owner["metadata"].get("deletionTimestamp")
-        await _delete_owners(self._site, self._given, owner)
+        await _delete_owners(self._site, self._given, owner, self.refused)
         now = asyncio.get_running_loop().time()
-        self._deadline.dying(now, time_of(since))
+        if owner["metadata"]["uid"] not in self.refused:
+            self._deadline.dying(now, time_of(since))
         if now - self._looked_at < max(Pulse.spread(TELL_SECONDS, TELL_LAST, TELLS_A_SECOND), TELL_SHARE * self._look):
             return None
         remains = await find_remains(self._site, self._given)
@@ -251,14 +252,9 @@ async def _release_stranded(site: Site, target: Target, remains: Remains, refuse
     dying = [pod for pod in dying if pod["metadata"].get("deletionGracePeriodSeconds") != 0]
     down = await nodes_down(site, {node_of(pod) for pod in dying})
 
-    async def release(pod: Mapping[str, Any]) -> None:
-        try:
-            await _delete(site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(target))
-            refused.pop(pod["metadata"]["uid"], None)
-        except Forbidden as error:
-            refused[pod["metadata"]["uid"]] = error.message
-
-    await _all(release(pod) for pod in dying if node_of(pod) in down)
+    user = user_of(target)
+    left = (pod for pod in dying if node_of(pod) in down)
+    await _all(_try_delete(site, pod, "v1", "Pod", refused, grace_period=0, impersonate=user) for pod in left)
 
 
 class _Forced:
@@ -273,11 +269,12 @@ class _Forced:
 
     async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
         """Delete what is left: pods at once, and resources if the collector has not removed them in time."""
+        owner = await find_owner(self._site, self._given) if self._last is None else self._last.owner
+        if owner is not None:
+            # It should be terminating before anything under it goes, so that objects created late are collected. If its
+            # deletion is refused, pods go all the same; nothing is proven gone before it is.
+            await _delete_owners(self._site, self._given, owner, self.refused)
         if self._last is None:
-            # The owner must be terminating before anything under it goes, so that objects created late are collected.
-            owner = await find_owner(self._site, self._given)
-            if owner is not None:
-                await _delete_owners(self._site, self._given, owner)
             self._last = await find_remains(self._site, self._given)
         await self._force_all(self._last)
         if self._given.strip_finalizers:
@@ -298,20 +295,15 @@ class _Forced:
         await _all(self._force(thing, one.api_version, one.kind, user) for one, thing in remains.components)
         await _all(self._force(thing, thing["apiVersion"], thing["kind"], user) for thing in remains.between)
         if remains.owner is not None and remains.total == 1:
-            await _delete(self._site, remains.owner, names.API_VERSION, names.ATTEMPT_KIND, grace_period=0)
+            owner = (remains.owner, names.API_VERSION, names.ATTEMPT_KIND)
+            await _try_delete(self._site, *owner, self.refused, grace_period=0)
 
     async def _force_pod(self, pod: Mapping[str, Any]) -> None:
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             self.refused.pop(metadata["uid"], None)
             return  # Only a finalizer holds it, and we do not remove that unasked.
-        async with self._tried():
-            try:
-                await _delete(self._site, pod, "v1", "Pod", grace_period=0, impersonate=user_of(self._given.target))
-            except Forbidden as error:
-                self.refused[metadata["uid"]] = error.message
-            else:
-                self.refused.pop(metadata["uid"], None)
+        await self._force(pod, "v1", "Pod", user_of(self._given.target))
 
     async def _strip_all(self, remains: Remains) -> None:
         """Remove foreign finalizers from objects that were being deleted when read; pods first, as in deletion."""
@@ -344,7 +336,7 @@ class _Forced:
 
     async def _force(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
         async with self._tried():
-            await _delete(self._site, thing, api_version, kind, grace_period=0, impersonate=user)
+            await _try_delete(self._site, thing, api_version, kind, self.refused, grace_period=0, impersonate=user)
 
     @asynccontextmanager
     async def _tried(self) -> AsyncGenerator[None]:
@@ -381,11 +373,25 @@ async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:
         raise raised[0]
 
 
-async def _delete_owners(site: Site, given: RemoveInput, owner: Object) -> None:
+async def _delete_owners(site: Site, given: RemoveInput, owner: Object, refused: dict[str, str]) -> None:
     """Delete the attempt's owner, or those of all attempts at once, so that none waits for what holds another."""
     for one in await attempts_of(site, given.target) if given.everything else [owner]:
-        if "deletionTimestamp" not in one["metadata"]:
-            await _delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, propagation="Foreground")
+        if "deletionTimestamp" in one["metadata"]:
+            refused.pop(one["metadata"]["uid"], None)
+        else:
+            await _try_delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, refused, propagation="Foreground")
+
+
+async def _try_delete(
+    site: Site, thing: Mapping[str, Any], api_version: str, kind: str, refused: dict[str, str], **options: Any
+) -> None:
+    """Delete as `_delete` does; if that is refused, note why by uid, so that it is told with what is left."""
+    uid = thing["metadata"]["uid"]
+    try:
+        await _delete(site, thing, api_version, kind, **options)
+        refused.pop(uid, None)
+    except REFUSED as error:
+        refused[uid] = error.message
 
 
 async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: str, **options: Any) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from holdfast import names
 from holdfast.activities.facts.objects import copy_of, launch_of
-from holdfast.activities.kube.client import Conflict, Forbidden, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.raw import one_line
 from holdfast.activities.kube.trim import PodTrace, Trace, owned_trace, pod_trace
 from holdfast.activities.objects.ancestry import own_pods
@@ -165,14 +164,16 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
         try:
             found = await _old_objects(site, given, plan)
             fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
+            refused: tuple[str, ...] = ()
             if fresh:
                 await living_owner(site, given)
-                await each(fresh, lambda one: delete_read(site, given.target, one, plan))
+                answers = await each(fresh, lambda one: delete_read(site, given.target, one, plan))
+                refused = tuple(filter(None, answers))
             pods = await _old_pods(site, given, component)
             if not found and not pods:
                 return
             grace.see()
-            refused = await force_pods(site, given.target, pods) if grace.is_over else ()
+            refused += await force_pods(site, given.target, forceable(pods, refused)) if grace.is_over else ()
             pulse.say(
                 f"waiting for {told_of(plan, found, pods)} to go before it is made again", refused[:1], len(refused)
             )
@@ -228,10 +229,14 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
 
 async def delete_read(
     site: Site, target: Target, thing: Mapping[str, Any], plan: PlannedComponent, *, as_read: bool = False
-) -> None:
-    """Delete an object by its uid, with its dependents; with `as_read`, only at the version that was read."""
+) -> str:
+    """Delete an object by its uid, with its dependents; with `as_read`, only at the version that was read.
+
+    Returns:
+        Why it may not be deleted; empty if it is being deleted, is gone or has changed.
+    """
     metadata = thing["metadata"]
-    with suppress(NotFound, Conflict):
+    try:
         await site.kube.delete(
             plan.api_version,
             plan.kind,
@@ -242,10 +247,23 @@ async def delete_read(
             propagation="Foreground",
             impersonate=user_of(target),
         )
+    except (NotFound, Conflict):
+        return ""
+    except REFUSED as error:
+        return _refusal(plan.kind, metadata["name"], error)
+    return ""
 
 
 REFUSED_TOLD = 4
-"""How many pods that may not be deleted are named, ahead of the list of what is left."""
+"""How many objects and pods that may not be deleted are named, ahead of the list of what is left."""
+
+
+def forceable(pods: Sequence[Mapping[str, Any]], refused: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return which pods of a component may be forced; `refused`: why objects of it may not be deleted, if any. Pure.
+
+    Such an object would make others in place of pods that nobody else deletes.
+    """
+    return [pod for pod in pods if not refused or "deletionTimestamp" in pod["metadata"]]
 
 
 async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -271,11 +289,15 @@ async def force_pods(site: Site, target: Target, pods: Sequence[Mapping[str, Any
             )
         except Unreachable:
             raise
-        except Forbidden as error:
-            refused.append(f"Pod {metadata['name']} may not be deleted: {one_line(error.message, _WHY)}")
+        except REFUSED as error:
+            refused.append(_refusal("Pod", metadata["name"], error))
         except KubeError:
             continue
     return tuple(refused)
+
+
+def _refusal(kind: str, name: str, error: KubeError) -> str:
+    return f"{kind} {name} may not be deleted: {one_line(error.message, _WHY)}"
 
 
 def told_of(plan: PlannedComponent, found: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from holdfast import names
 from holdfast.activities.kube.client import (
+    REFUSED,
     Conflict,
-    Forbidden,
     Kube,
     KubeError,
     NotFound,
@@ -83,7 +83,7 @@ async def _unlist(site: Site, target: Target, report: Report) -> None:
     A Service that may not be deleted stays until the attempt is removed; the removal reports why it cannot be deleted.
     """
     for entry in report.unlist:
-        with suppress(NotFound, Conflict, Forbidden):
+        with suppress(NotFound, Conflict, *REFUSED):
             await site.kube.delete(
                 "v1", "Service", entry.name, target.namespace, uid=entry.uid, impersonate=user_of(target)
             )

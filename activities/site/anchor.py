@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast import formats, names
-from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
+from holdfast.activities.kube.client import REFUSED, Conflict, NotFound, Object
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.site.closed import namespace_closed
 from holdfast.activities.site.site import Site
@@ -182,7 +182,7 @@ async def delete_held(site: Site, target: Target) -> None:
         return
     if "deletionTimestamp" in found["metadata"]:
         return
-    with suppress(NotFound, Conflict, Forbidden, Invalid, WebhookFailed):
+    with suppress(NotFound, Conflict, *REFUSED):
         await site.kube.delete(*key_of(target), uid=found["metadata"]["uid"])
 
 
