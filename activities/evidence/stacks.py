@@ -10,6 +10,7 @@ from yarl import URL
 
 from holdfast.activities.facts.pod_address import own_address, pod_url
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
+from holdfast.activities.kube.http import body_of
 from holdfast.model.life.evidence import StacksRequest
 from holdfast.model.words import plain, shortened
 from holdfast.progress import STACKS_MAXIMUM, STACKS_PATH
@@ -47,15 +48,12 @@ async def read_stacks(url: str) -> tuple[str, ...]:
             aiohttp.ClientSession(timeout=timeout, headers=headers, auto_decompress=False) as session,
             session.get(URL(url, encoded=True), allow_redirects=False) as response,
         ):
-            read, parts = 0, list[bytes]()
-            while read < STACKS_MAXIMUM and (part := await response.content.read(STACKS_MAXIMUM - read)):
-                parts.append(part)
-                read += len(part)
+            told = await body_of(response, STACKS_MAXIMUM)
     except TimeoutError:
         raise NoStacks(f"no answer within {TIMEOUT:.0f} s") from None
     except (OSError, aiohttp.ClientError) as error:
         raise NoStacks(str(error)) from None
-    text = b"".join(parts).decode(errors="replace")
+    text = told.decode(errors="replace")
     if response.content_type != "text/plain" or response.status == 404:
         return ()
     if response.status != 200:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast import names
+
+RETRY_AFTER_MAXIMUM: Final = 30.0
+"""Seconds. Whoever answers in the API server's place, such as a proxy, might keep us away for ever."""
 
 
 class Cause(NamedTuple):
@@ -31,7 +35,7 @@ class KubeError(Exception):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
-        """Seconds to wait before the next request, if the server says so."""
+        """Seconds to wait before the next request, if the server says so: at most `RETRY_AFTER_MAXIMUM`."""
         self.causes = causes
         """The refused fields, if the server names them."""
 
@@ -143,7 +147,9 @@ def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str] | None) -
     for value in ((headers or {}).get("Retry-After"), details.get("retryAfterSeconds")):
         if value:
             try:
-                return max(0.0, float(value))
-            except ValueError:
+                seconds = float(value)
+            except (TypeError, ValueError, OverflowError):
                 continue
+            if math.isfinite(seconds) and seconds >= 0:
+                return min(seconds, RETRY_AFTER_MAXIMUM)
     return None

@@ -305,6 +305,15 @@ def _status(text: bytes) -> Object:
     return cast("Object", status) if isinstance(status, dict) else {"message": str(status)[:200]}
 
 
+async def body_of(response: aiohttp.ClientResponse, maximum: int) -> bytes:
+    """Read an answer to its end, or to so many bytes of it; a single read returns only what has arrived."""
+    parts, left = list[bytes](), maximum
+    while left and (part := await response.content.read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
 async def lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Yield an answer's lines, however long each is."""
     rest = b""

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
 from holdfast.activities.facts import node_taints
-from holdfast.activities.kube.client import Conflict, Forbidden, NotFound, Unreachable
+from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Unreachable, WebhookFailed
 from holdfast.activities.kube.raw import mapping, mappings, one_line
 from holdfast.activities.nodes.machine import (
     Away,
@@ -86,7 +86,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
                 await _change(site, request.node, uid, lambda raw: node_taints.quarantine(raw, site.installation))
             except _Gone:
                 return Enlisted(refused=f"there is no node {request.node} any more")
-            except Forbidden as error:
+            except (Forbidden, Invalid) as error:
                 return Enlisted(uid=uid, refused=f"it cannot be put into quarantine: {error.message}")
         return Enlisted(uid=uid, service=service)
 
@@ -134,7 +134,7 @@ async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, id
         except Unreachable as error:
             said = one_line(f"the API server does not answer: {error.message}", 200)
             return Provisioned(result=Result.WAITS, said=said, progress=progress())
-        except Forbidden as error:
+        except (Forbidden, Invalid, WebhookFailed) as error:
             return Provisioned(result=Result.WAITS, said=one_line(error.message, 200), progress=progress())
 
 
@@ -299,7 +299,8 @@ async def _change(
 
     Raises:
         NotNow: if it changes too fast for that.
-        Forbidden: if it may not be changed.
+        Forbidden, Invalid: if it may not be changed, or admission refuses the change.
+        WebhookFailed: if admission cannot be asked.
     """
     for _ in range(CONFLICTS_BORNE):
         node = await site.kube.find("v1", "Node", name)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from holdfast import names
-from holdfast.activities.kube.client import Forbidden, UnknownKind
+from holdfast.activities.kube.client import Forbidden, Object, UnknownKind, Unreachable
 from holdfast.activities.kube.owners import Ref, owners_of
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.attempts import attempts_of
 from holdfast.activities.objects.copies import each
-from holdfast.activities.site.site import Site
+from holdfast.activities.site.site import Site, only_its_kind
 from holdfast.model.calls.cluster import PlannedComponent, Target
 
 DEPTH: Final = 8
@@ -57,7 +57,8 @@ async def ancestry(
     """
     kinds = {(one.api_version.rpartition("/")[0], one.kind) for one in plan}
     asked = sorted({one for one in controllers if one is not None and one.uid not in ours})
-    chains = await each(asked, lambda one: _climb(site, target, one, kinds, ours))
+    unreadable = set[tuple[str, str]]()
+    chains = await each(asked, lambda one: _climb(site, target, one, kinds, ours, unreadable))
     between = {(one.api_version, one.kind) for path, _ in chains for one in path if one.kind != names.ATTEMPT_KIND}
     foreign = {one.uid for one, (_, leads_elsewhere) in zip(asked, chains, strict=True) if leads_elsewhere}
     return Ancestry(frozenset(foreign), frozenset(between))
@@ -86,9 +87,17 @@ async def own_pods(
 
 
 async def _climb(
-    site: Site, target: Target, ref: Ref, kinds: Collection[tuple[str, str]], ours: Set[str]
+    site: Site,
+    target: Target,
+    ref: Ref,
+    kinds: Collection[tuple[str, str]],
+    ours: Set[str],
+    unreadable: set[tuple[str, str]],
 ) -> tuple[list[Ref], bool]:
-    """Return the objects between a pod and the workload, and whether the chain ends outside the workload."""
+    """Return the objects between a pod and the workload, and whether the chain ends outside the workload.
+
+    `unreadable` collects the API versions and kinds that cannot be read: each is tried for one object only.
+    """
     path: list[Ref] = []
     for _ in range(DEPTH):
         if ref.uid in ours:
@@ -96,10 +105,7 @@ async def _climb(
         owners = site.links.get(ref.uid)
         labelled = True
         if owners is None:
-            try:
-                found = await site.read_component(target, ref.api_version, ref.kind, ref.name)
-            except (Forbidden, UnknownKind):
-                return path, False
+            found = await _read(site, target, ref, unreadable)
             if found is None or found["metadata"].get("uid") != ref.uid:
                 return path, False
             owners = owners_of(found["metadata"])
@@ -110,3 +116,22 @@ async def _climb(
         path.append(ref)
         ref = next((one for one in owners if one.uid in ours), owners[0])
     return path, False
+
+
+async def _read(site: Site, target: Target, ref: Ref, unreadable: set[tuple[str, str]]) -> Object | None:
+    """Return an object; None if it is gone or cannot be read, for want of rights or since its kind's server is down.
+
+    Raises:
+        Unreachable: if the API server does not answer other reads either.
+    """
+    for _ in range(2):
+        if (ref.api_version, ref.kind) in unreadable:
+            return None
+        try:
+            return await site.read_component(target, ref.api_version, ref.kind, ref.name)
+        except (Forbidden, UnknownKind):
+            return None
+        except Unreachable as error:
+            await only_its_kind(site, target, error)
+    unreadable.add((ref.api_version, ref.kind))
+    return None

@@ -23,6 +23,7 @@ from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.objects.attempts import living_owner_of
 from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.inject_data import place_of
+from holdfast.activities.objects.verdict import without_content
 from holdfast.activities.site.closed import is_account, withdrawn
 from holdfast.activities.site.priorities import priority_class
 from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
@@ -262,9 +263,10 @@ async def _make_once(
         raise Refusal("Conflict", error.message) from None
     except Forbidden as error:
         # The rights were checked before; an authorizer that misses a role may just not have read it yet.
-        raise Refusal("Forbidden", error.message, final=not given.waits and "RBAC: " not in error.message) from None
+        final = not given.waits and "RBAC: " not in error.message
+        raise Refusal("Forbidden", without_content(error.message, sent), final=final) from None
     except KubeError as error:
-        raise Refusal(error.reason or "Invalid", error.message, final=True) from None
+        raise Refusal(error.reason or "Invalid", without_content(error.message, sent), final=True) from None
 
 
 def is_sent_alike(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:

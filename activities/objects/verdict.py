@@ -2,6 +2,8 @@
 
 A validation error names its fields. A decoding error names a Go struct's field without list indices, or only the text
 that it could not read. Then the template is searched for the place that is meant.
+
+Nothing that a Secret holds is quoted: a refusal is shown to more people than the Secret is (row X6).
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from holdfast.activities.kube.client import KubeError
 from holdfast.errors import NOT_GIVEN, Problem, field_path
+from holdfast.policy.loop.difference import HIDDEN
 
 _UNKNOWN = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 _GO_FIELD = re.compile(r"cannot unmarshal (\w+)[^\n]*? into Go struct field (?:\w+\.)?(\S+) of type (\S+)")
@@ -23,6 +27,10 @@ _UNSUPPORTED = re.compile(r"^Unsupported value: (.*?): supported values: (.*)$",
 _VALUE = re.compile(r"^(?:Invalid value|Duplicate value): (.*)$", re.DOTALL)
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 _QUANTITY_FIELDS = frozenset({"requests", "limits", "capacity", "hard", "sizeLimit", "divisor"})
+_OPEN = re.compile(r"^template\.(?:apiVersion|kind|metadata|type)(?:[.\[]|$)")
+"""The fields of a Secret whose values may be quoted."""
+_HELD_MINIMUM = 4
+"""A text in a message that is shorter than this is taken for a word of it, and for no value of a Secret."""
 _MESSAGE_MAXIMUM = 240
 _ROOT = "template"
 
@@ -54,10 +62,30 @@ def problems_with(error: KubeError, template: Mapping[str, Any]) -> tuple[Proble
         template: What the component's author wrote.
     """
     if error.causes:
-        found = [_of_cause(one.field, one.message) for one in error.causes]
+        found = [_of_cause(one.field, without_content(one.message, template)) for one in error.causes]
     else:
-        found = list(_of_decoding(error.message, template)) or [Problem(_ROOT, _short(error.message))]
+        whole = Problem(_ROOT, _short(without_content(error.message, template)))
+        found = list(_of_decoding(error.message, template)) or [whole]
+    if _is_secret(template):
+        found = [one if _OPEN.match(one.path) else replace(one, value=NOT_GIVEN) for one in found]
     return tuple({str(one): one for one in found}.values())
+
+
+def without_content(message: str, template: Mapping[str, Any]) -> str:
+    """Return a refusal's message without what the template holds, if it is a Secret: admission may quote it."""
+    if not _is_secret(template):
+        return message
+    found = [value for place, value in _leaves(template) if not _OPEN.match(field_path(place, _ROOT))]
+    values = {str(value) for value in found if isinstance(value, str | float) or type(value) is int}
+    quoted = values | {json.dumps(value)[1:-1] for value in values}
+    for value in sorted(quoted, key=len, reverse=True):
+        if len(value) >= _HELD_MINIMUM:
+            message = message.replace(value, HIDDEN)
+    return message
+
+
+def _is_secret(template: Mapping[str, Any]) -> bool:
+    return template.get("kind") == "Secret"
 
 
 def _of_cause(field: str, message: str) -> Problem:

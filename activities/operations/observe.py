@@ -22,7 +22,7 @@ from holdfast.activities.objects.attempts import attempts_of, others
 from holdfast.activities.objects.copies import read_objects
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.anchor import asked_of, is_ours, is_standing, key_of
-from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, persist
+from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, only_its_kind, persist
 from holdfast.model import FailureClass, Quiet
 from holdfast.model.calls.cluster import Observation, ObserveInput, PlannedComponent
 
@@ -176,9 +176,6 @@ async def _component(
         except Forbidden:
             break
         except Unreachable as error:
-            if error.status in (401, 429):
-                raise  # It does not know us, or throttles us: that does not depend on the kind.
-            # Either the API server is down, or only this kind's own server or webhook: another read tells which.
-            await site.kube.find("v1", "Namespace", target.namespace)
+            await only_its_kind(site, target, error)
     unseen.add(component.name)
     return [None] * len(component.object_names)

@@ -14,6 +14,7 @@ import aiohttp
 from holdfast import names
 from holdfast.activities.facts.pod_address import own_address
 from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
+from holdfast.activities.kube.http import body_of
 from holdfast.activities.kube.raw import mapping, one_line
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import CheckpointProtocol
@@ -224,19 +225,10 @@ class _Endpoints:
             async with session.post(url, json=body, allow_redirects=False) as response:
                 if response.status not in {200, 202}:
                     return _not_understood(f"its endpoint answers {response.status}")
-                text = await _body(response)
+                text = await body_of(response, ANSWER_BYTES + 1)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             return Answer(message=f"its endpoint does not answer: {one_line(type(error).__name__, _MESSAGE_MAXIMUM)}")
         return read_body(text, self._given.number)
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Read a response to its end, or to one byte over the limit; a single read returns only what has arrived."""
-    parts, left = list[bytes](), ANSWER_BYTES + 1
-    while left and (part := await response.content.read(left)):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
 
 
 def read_body(text: bytes, number: int) -> Answer:

@@ -20,6 +20,7 @@ from yarl import URL
 from holdfast import names
 from holdfast.activities.facts.pod_address import own_address, pod_url
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
+from holdfast.activities.kube.http import body_of
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.site.site import Site
 from holdfast.model import Progress, ProgressSource
@@ -132,7 +133,7 @@ async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod)
     async with session.get(url, allow_redirects=False, headers=headers, trace_request_ctx=uid) as response:
         if response.status != 200:
             return None
-        return step_of(await response.content.read(BYTES_MAXIMUM + 1))
+        return step_of(await body_of(response, BYTES_MAXIMUM + 1))
 
 
 def _pod_step(pod: RunningPod, told: Step | None) -> PodStep:

@@ -176,6 +176,17 @@ class Site:
         return union([*earlier, *recent], SPANS_KEPT)
 
 
+async def only_its_kind(site: Site, target: Target, error: Unreachable) -> None:
+    """Return if only one kind cannot be read, because its own server or webhook is down: another read is answered.
+
+    Raises:
+        Unreachable: if the API server does not answer that either, does not know us, or throttles us.
+    """
+    if error.status in (401, 429):
+        raise error
+    await site.kube.find("v1", "Namespace", target.namespace)
+
+
 def user_of(target: Target) -> str:
     """Return the user that reads and writes a workload's components."""
     return service_account_user(target.namespace, target.run_as)

@@ -141,14 +141,15 @@ async def test_it_reads_with_its_own_eyes_what_the_account_may_no_longer_read(be
     assert (await bench.observe()).components["work"].found
 
 
+@pytest.mark.parametrize("unreadable", ["ConfigMap", "Job"])
 @pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "no"), Unreachable(500, "", "conversion failed")])
-async def test_a_kind_that_cannot_be_read_is_taken_to_be_there(bench: Bench, error: KubeError):
+async def test_a_kind_that_cannot_be_read_is_taken_to_be_there(bench: Bench, error: KubeError, unreadable: str):
     bench.components = (config(), job())
     await bench.launch()
     before = bench.kube.get
 
     async def get(api_version: str, kind: str, *where: str, **options: Any) -> Object:
-        if kind == "ConfigMap":
+        if kind == unreadable:
             raise error
         return await before(api_version, kind, *where, **options)
 

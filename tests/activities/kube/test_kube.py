@@ -237,6 +237,13 @@ async def test_P3_a_kubelet_that_breaks_off_a_log_does_not_darken_the_server():
         ({}, {"Retry-After": "3"}, 3.0),
         ({"details": {"retryAfterSeconds": 2}}, None, 2.0),
         ({}, {"Retry-After": "Wed, 21 Oct"}, None),
+        ({}, {"Retry-After": "86400"}, 30.0),
+        ({"details": {"retryAfterSeconds": 10**400}}, None, None),
+        ({"details": {"retryAfterSeconds": [1]}}, None, None),
+        ({}, {"Retry-After": "inf"}, None),
+        ({}, {"Retry-After": "nan"}, None),
+        ({}, {"Retry-After": "-1"}, None),
+        ({"details": {"retryAfterSeconds": 2}}, {"Retry-After": "inf"}, 2.0),
         ({}, {}, None),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from holdfast import names
-from holdfast.activities.kube.client import Conflict, Unreachable
+from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, KubeError, Unreachable, WebhookFailed
 from holdfast.activities.nodes import machine as port
 from holdfast.activities.nodes.machine import Away, Erasure, Machine, NotNow, Provisioning, Refusal
 from holdfast.activities.nodes.provisioner import check, enlist, provision
@@ -43,6 +43,8 @@ class Cluster:
     renewed: str = "r0"
     pods: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     conflicts: int = 0
+    refused: KubeError | None = None
+    """Why the node's object may not be changed."""
     dark: bool = False
     log: list[str] = field(default_factory=list[str])
 
@@ -66,6 +68,8 @@ class Cluster:
         if self.conflicts:
             self.conflicts -= 1
             raise Conflict(409, "", "it has changed")
+        if self.refused is not None:
+            raise self.refused
         assert self.node is not None
         assert (options["uid"], options["resource_version"]) == ("u", "1")
         spec = options["patch"].get("spec")
@@ -250,6 +254,30 @@ async def test_L15_what_the_service_says_decides_who_waits(
 ):
     service.error, service.root = error, root
     assert await tried(service, cluster, request(NodeAction.BOOT)) == (result, str(error))
+
+
+@ROW("L15", level="pure")
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden(403, "Forbidden", "nodes is forbidden"),
+        Invalid(422, "Invalid", "a policy denied the request"),
+        WebhookFailed(500, "InternalError", 'failed calling webhook "taints"'),
+    ],
+)
+async def test_L15_what_admission_refuses_waits_and_a_quarantine_that_it_refuses_is_said(
+    cluster: Cluster, service: Service, error: KubeError
+):
+    cluster.refused = error
+    assert await tried(service, cluster, request(NodeAction.WIPE)) == (Result.WAITS, error.message)
+    assert cluster.log == [], "without the quarantine nothing is erased"
+    one = request(NodeAction.WIPE, enlisted=False, service="", uid="")
+    if isinstance(error, WebhookFailed):
+        with pytest.raises(WebhookFailed):  # It may pass: the activity is tried again.
+            await enlisted(service, cluster, one)
+    else:
+        said = f"it cannot be put into quarantine: {error.message}"
+        assert await enlisted(service, cluster, one) == ("u", "", said)
 
 
 @ROW("L15", level="pure")

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from holdfast import names
-from holdfast.activities.kube.client import Forbidden, UnknownKind
+from holdfast.activities.kube.client import Forbidden, UnknownKind, Unreachable
 from holdfast.activities.kube.owners import KINDS_KEPT, NAMESPACES_KEPT, Between, Links, Ref, named
 from holdfast.activities.objects.ancestry import Ancestry, ancestry
+from holdfast.activities.objects.copies import AT_ONCE
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import PlannedComponent, Target
 from holdfast.worker.watch.seen import pod_seen
@@ -33,6 +34,10 @@ class There:
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: dict[str, Exception] = field(default_factory=dict)
+    passing: dict[str, Exception] = field(default_factory=dict)
+    """Errors of the first read of an object."""
+    away: bool = False
+    """Whether the API server answers nothing else either."""
     links: Links = field(default_factory=Links)
     reads: list[str] = field(default_factory=list)
 
@@ -47,7 +52,19 @@ class There:
         self.reads.append(name)
         if name in self.refused:
             raise self.refused[name]
+        if name in self.passing:
+            raise self.passing.pop(name)
         return self.objects.get(name)
+
+    @property
+    def kube(self) -> There:
+        return self
+
+    async def find(self, api_version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
+        assert (kind, name) == ("Namespace", TARGET.namespace)
+        if self.away:
+            raise Unreachable(503, "", "etcd has no leader")
+        return {"metadata": {"name": name}}
 
     async def of(self, plan: PlannedComponent, *refs: Ref) -> Ancestry:
         return await ancestry(cast("Site", self), TARGET, (plan,), refs, {"attempt-uid", "train-uid", "serve-uid"})
@@ -90,6 +107,35 @@ async def test_D26_what_cannot_be_read_is_gone_or_has_lost_its_owner_proves_noth
     orphan = there.put(ref("ReplicaSet", "orphan", "apps/v1"))
     unsure = (ref("Trainer", "secret"), ref("Trainer", "old"), ref("Job", "gone"), orphan)
     assert (await there.of(SERVE, *unsure)).foreign == frozenset()
+
+
+BROKEN = [Unreachable(500, "", "conversion webhook failed"), Unreachable(503, "", "no server"), Unreachable(0, "", "")]
+
+
+@D26
+@pytest.mark.parametrize("error", BROKEN, ids=["500", "503", "silent"])
+async def test_D26_a_kind_whose_own_server_is_down_proves_nothing_and_stops_no_look(error: Unreachable) -> None:
+    jobs = [ref("Trainer", f"copy-{number}", "example.com/v1") for number in range(100)]
+    there = There(refused={one.name: error for one in jobs})
+    assert (await there.of(JOB, *jobs)).foreign == frozenset()
+    assert len(there.reads) <= 2 * AT_ONCE, "once it is known, no further object of the kind is asked for"
+
+
+@D26
+@pytest.mark.parametrize("status", [0, 401, 429, 503])
+async def test_D26_nothing_is_said_of_pods_while_the_api_server_answers_nothing(status: int) -> None:
+    job = ref("Job", "copy")
+    there = There(refused={"copy": Unreachable(status, "", "away")}, away=status in {0, 503})
+    with pytest.raises(Unreachable):
+        await there.of(JOB, job)
+
+
+@D26
+async def test_D26_an_error_that_passes_makes_no_pod_of_anothers_ours() -> None:
+    """Pods that count as the workload's are deleted with it."""
+    there = There(passing={"copy": Unreachable(503, "", "etcd has no leader")})
+    copy = there.put(ref("Job", "copy"))
+    assert (await there.of(JOB, copy)).foreign == {"copy-uid"}
 
 
 @D27

@@ -20,6 +20,7 @@ from holdfast.activities.operations.checkpoint import summed
 from holdfast.activities.operations.save_requests import Answer, Standing, address_of, asker_of, read_answer, read_body
 from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
 from holdfast.model.calls.cluster import CheckpointInput, Target
+from tests.activities.segments import segments_told
 
 ROW = pytest.mark.row
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -136,28 +137,8 @@ async def test_L32_only_an_answer_is_an_answer(status: int, text: str, standing:
     assert said.standing is standing
 
 
-@asynccontextmanager
-async def raw_endpoint(*segments: bytes) -> AsyncIterator[int]:
-    """Serve a port that answers in these segments, with time between them in which the asker reads each alone."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await reader.readuntil(b"\r\n\r\n")
-        for segment in segments:
-            writer.write(segment)
-            await asyncio.sleep(0.05)
-        writer.close()
-        ended.set()
-
-    ended = asyncio.Event()
-    server = await asyncio.start_server(serve, "0.0.0.0", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-        await ended.wait()
-
-
 async def said_by(*segments: bytes) -> Answer:
-    async with raw_endpoint(*segments) as port, asker_of(None, given(port)) as asker:  # type: ignore[arg-type]
+    async with segments_told(*segments) as port, asker_of(None, given(port)) as asker:  # type: ignore[arg-type]
         return await asker.ask(pod(own_address()))
 
 

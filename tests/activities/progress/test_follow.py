@@ -27,6 +27,7 @@ from holdfast.model.calls.cluster import Target
 from holdfast.model.calls.progress import Followed, FollowInput
 from holdfast.model.life.progress import PodStep, Step
 from holdfast.workflows.operations.dispatch import probe_heartbeat
+from tests.activities.segments import segments_told
 from tests.activities.shapes import pod
 from tests.agent.virtual import in_virtual_time
 
@@ -172,6 +173,17 @@ async def test_P1_a_file_is_read_over_http_and_a_pod_that_nobody_reaches_is_unkn
     refused = await asked(rules, [here])
     assert [one.told for one in refused] == [None], "it refuses: it is there, and tells nothing"
     assert await asked(rules, [RunningPod(here.facts, "", "")]) == [], "without an address of its own it is not asked"
+
+
+@ROW("P1", level="pure")
+@ROW("D44", level="pure")
+async def test_D44_a_step_in_several_segments_is_read_to_its_end():
+    told = b'{"step": 12, "loss": 0.5}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(told)
+    async with segments_told(head, told[:9], told[9:]) as port:
+        rules = Progress(source=ProgressSource.HTTP, port=port)
+        (found,) = await asked(rules, [RunningPod(pod_facts(annotated("a", None)), "127.0.0.1", "")])
+    assert found.told == Step(step=12)
 
 
 @ROW("P2", level="pure")

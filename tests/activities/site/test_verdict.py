@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
-from holdfast.activities.kube.client import Cause, Invalid
+from holdfast.activities.kube.client import Cause, Forbidden, Invalid, Kube, KubeError, Object
+from holdfast.activities.objects.make import Refusal, _make_once
 from holdfast.activities.objects.verdict import problems_with
+from holdfast.activities.site.site import Site
 from holdfast.errors import Problem
+from holdfast.model import Limits, Phase, Reason, Report
+from holdfast.model.calls.cluster import MakeInput, Target
 
 QUANTITIES = (
     'Job in version "v1" cannot be handled as a Job: quantities must match the regular expression '
@@ -145,3 +151,105 @@ def test_what_says_nothing_of_a_place_is_a_problem_of_the_whole() -> None:
     assert of("the server is in a bad mood\nand says so", template()) == (
         Problem("template", "the server is in a bad mood and says so"),
     )
+
+
+def secret(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "type": "Opaque", **fields}
+
+
+PASSWORD = 'hunter2: "x"'
+
+
+@pytest.mark.row("X6", level="pure")
+@pytest.mark.parametrize(
+    ("document", "message", "causes", "problem"),
+    [
+        (
+            secret(stringData={"user": "me", "password": 48151623}),
+            "json: cannot unmarshal number into Go struct field Secret.stringData of type string",
+            (),
+            Problem("template.stringData.password", "expected text: write it in quotes"),
+        ),
+        (
+            secret(stringData={"password": PASSWORD}),
+            "",
+            (Cause("stringData[password]", "Invalid value: " + json.dumps(PASSWORD) + ": expected 16 characters"),),
+            Problem("template.stringData[password]", "expected 16 characters"),
+        ),
+        (
+            secret(stringData={"pin": "7"}),
+            "",
+            (Cause("stringData[pin]", 'Invalid value: "7": expected 4 digits'),),
+            Problem("template.stringData[pin]", "expected 4 digits"),
+        ),
+        (
+            secret(stringData={"password": PASSWORD}),
+            "",
+            (Cause("stringData[password]", f"Invalid value: {PASSWORD}"),),
+            Problem("template.stringData[password]", "is not valid"),
+        ),
+        (
+            secret(data={"password": "aHVudGVyMg=="}),
+            'admission webhook "weak" denied the request: aHVudGVyMg== is a weak password',
+            (),
+            Problem("template", 'admission webhook "weak" denied the request: (hidden) is a weak password'),
+        ),
+        (
+            secret(data={"password": "x" * 1000}),
+            f"denied: {'x' * 1000} is too weak",
+            (),
+            Problem("template", "denied: (hidden) is too weak"),
+        ),
+        (
+            secret(immutable="yes, please"),
+            "json: cannot unmarshal string into Go struct field Secret.immutable of type bool",
+            (),
+            Problem("template.immutable", "expected true or false"),
+        ),
+    ],
+)
+def test_X6_nothing_that_a_secret_holds_is_quoted(
+    document: dict[str, Any], message: str, causes: tuple[Cause, ...], problem: Problem
+) -> None:
+    assert of(message, document, *causes) == (problem,)
+
+
+@pytest.mark.row("X6", level="pure")
+@pytest.mark.parametrize(
+    ("field", "value"), [("metadata.name", "Log_in"), ("type", "Odd"), ("metadata.labels[example.com/n]", "a b")]
+)
+def test_X6_a_secrets_name_labels_and_type_are_no_secret(field: str, value: str) -> None:
+    (problem,) = of("", secret(data={"a": "b"}), Cause(field, f"Invalid value: {json.dumps(value)}: is odd"))
+    assert problem == Problem(f"template.{field}", "is odd", value)
+
+
+@dataclass
+class Refusing:
+    """An API server that creates nothing."""
+
+    error: KubeError
+
+    async def create(self, thing: Object, **_: Any) -> Object:
+        raise self.error
+
+
+@pytest.mark.row("X6", level="pure")
+@pytest.mark.parametrize("kind", [Forbidden, Invalid])
+async def test_X6_admission_that_quotes_a_secret_as_it_is_created_is_told_without_it(kind: type[KubeError]) -> None:
+    error = kind(400, "", 'admission webhook "weak" denied the request: hunter22 is a weak password')
+    target = Target(
+        cluster="c",
+        cluster_uid="k",
+        namespace="ns",
+        name="w",
+        workload_uid="w",
+        workflow_id="workload/c/ns/w",
+        shard=0,
+        run_as="runner",
+    )
+    site = Site(cast("Kube", Refusing(error)), "c", "k", "us", Limits())
+    report = Report(sequence=1, phase=Phase.RUNNING, reason=Reason.SUBMITTED)
+    given = MakeInput(target=target, attempt=1, owner_uid="o", components=(), patience=None, report=report)
+    with pytest.raises(Refusal) as raised:
+        await _make_once(site, given, secret(stringData={"password": "hunter22"}), adopts=False)
+    assert raised.value.message == 'admission webhook "weak" denied the request: (hidden) is a weak password'
