@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -120,14 +121,15 @@ class Cache:
         return (namespace, digest) in self._looked
 
     def _held(self, namespace: str, digest: str, source: str) -> Held | None:
-        home = self.room(namespace).home(digest)
+        room = self.room(namespace)
+        home = room.home(digest)
         try:
             records = self._records(home, source)
             entries = [one.entry for one in records]
             # The digest alone gives no access to a data set: the source that it came from must be the one asked for.
             if not records or digest_of(source, entries) != digest:
                 return None
-            _clean(within(home, "data"), entries)
+            _clean(within(home, "data"), entries, room)
             now = [check(home / "data" / one.entry.key, one) for one in records]
             whole = [one for one in now if one is not None]
             if len(whole) < len(records):
@@ -230,7 +232,7 @@ class Cache:
         home = filling.home
         with suppress(FileExistsError):
             self._root.mkdir(mode=0o755, parents=True)
-        _clean(within(home, "data", mode=0o755), entries)
+        _clean(within(home, "data", mode=0o755), entries, self.room(home.parent.name))
         filling.journal.open(within(home, "part", mode=0o700))
         known = {one.entry.key: [one] for one in self._records(home, filling.source)}
         found: dict[str, Record] = {}
@@ -254,23 +256,26 @@ def _name(home: Path) -> str:
     return f"{home.parent.name}/{home.name}"
 
 
-def _clean(data: Folder, entries: Iterable[Entry]) -> None:
+def _clean(data: Folder, entries: Iterable[Entry], room: NamespaceRoom) -> None:
     """Remove whatever is no file of the data set: pods would read it, too, and links lead elsewhere."""
     keys = {one.key for one in entries}
     folders = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
-    _clean_folder(data, "", keys, folders)
-
-
-def _clean_folder(folder: Folder, before: str, keys: set[str], folders: set[str]) -> None:
-    for one in folder.entries():
-        key = f"{before}{one.name}"
+    strange = False
+    # Each is opened from the top, after the one that it is in: a pod can nest folders without end.
+    for path in ("", *sorted(folders)):
         with suppress(FileNotFoundError):
-            if one.is_dir(follow_symlinks=False):
-                _clean_folder(folder.inner(one.name), f"{key}/", keys, folders)
-                if key not in folders:
-                    os.rmdir(one.name, dir_fd=folder.number)
-            elif key not in keys or not one.is_file(follow_symlinks=False):
-                os.unlink(one.name, dir_fd=folder.number)
+            folder = reduce(Folder.inner, path.split("/") if path else [], data)
+            for one in folder.entries():
+                key = f"{path}/{one.name}" if path else one.name
+                with suppress(FileNotFoundError):
+                    if one.is_dir(follow_symlinks=False):
+                        if key not in folders:
+                            strange = True
+                            room.put_away(folder, one.name)
+                    elif key not in keys or not one.is_file(follow_symlinks=False):
+                        os.unlink(one.name, dir_fd=folder.number)
+    if strange:
+        room.empty()
 
 
 def _folders(folder: Folder) -> Iterator[tuple[str, Folder]]:

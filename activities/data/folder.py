@@ -18,6 +18,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES: Final = 5
 _NO_FILE: Final = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES}
+_COUNTED: Final = 64
+"""Folders in one another, of those that are counted: each holds a descriptor, and a pod can nest them without end."""
 SMALL: Final = 64 * 1024
 """Bytes that a mark, or a line of a journal, has at most."""
 
@@ -51,6 +53,54 @@ class Folder:
         """Remove a file or a link, if it is there."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.number)
+
+    def put(self, name: str, away: Folder) -> list[str]:
+        """Move a folder in it to another folder, and return its new name there; one that is empty is removed."""
+        try:
+            os.rmdir(name, dir_fd=self.number)
+        except OSError:
+            there = uuid.uuid4().hex
+            os.rename(name, there, src_dir_fd=self.number, dst_dir_fd=away.number)
+            return [there]
+        return []
+
+    def empty(self) -> None:
+        """Remove all that is in it, as far as that can be removed.
+
+        What is nested is moved to the top and emptied there: with two descriptors, however deep it is.
+        """
+        left = os.listdir(self.number)
+        while left:
+            name = left.pop()
+            with suppress(OSError):
+                try:
+                    folder = self.inner(name)
+                except NotADirectoryError:
+                    self.remove(name)
+                    continue
+                for one in folder.entries():
+                    with suppress(OSError):
+                        if one.is_dir(follow_symlinks=False):
+                            left += folder.put(one.name, self)
+                        else:
+                            folder.remove(one.name)
+                os.rmdir(name, dir_fd=self.number)
+
+    def size(self) -> int:
+        """Return the bytes of its files, and of those in 64 folders in one another; what cannot be read has none."""
+        found = 0
+        left: list[tuple[Folder, str, int]] = [(self, ".", 0)]
+        while left:
+            outer, name, depth = left.pop()
+            with suppress(OSError):
+                folder = outer.inner(name)
+                for one in folder.entries():
+                    with suppress(FileNotFoundError):
+                        if not one.is_dir(follow_symlinks=False):
+                            found += one.stat(follow_symlinks=False).st_size
+                        elif depth < _COUNTED:
+                            left.append((folder, one.name, depth + 1))
+        return found
 
     def file(self, name: str) -> int | None:
         """Open a regular file to read; None if there is none."""

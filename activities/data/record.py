@@ -63,7 +63,7 @@ class Seal:
         try:
             seal, text = json.loads(line)
             return json.loads(text) if hmac.compare_digest(seal, self._of(home, text)) else None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return None
 
     def _of(self, home: str, text: str) -> str:

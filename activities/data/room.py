@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -124,7 +123,7 @@ class NamespaceRoom:
         if room.waits:
             over = await self._over(digest, size, use, ended)
             room = await self._locked(lambda: self._reserve(digest, size, use, over))
-        await asyncio.to_thread(self._empty)
+        await asyncio.to_thread(self.empty)
         if room.problem:
             why = f"namespace {self.namespace} has no room for it: {room.problem} (setting `data_quotas`)"
             raise NoRoom(why) if room.waits else BadData(why)
@@ -142,6 +141,15 @@ class NamespaceRoom:
 
         if await asyncio.to_thread(self._has, digest):
             await self._locked(drop)
+
+    def put_away(self, folder: Folder, name: str) -> None:
+        """Move a folder out of the sight of pods; `empty` removes it.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+            OSError: if it cannot be moved.
+        """
+        folder.put(name, self._at(".gone", make=True))
 
     # Under the lock.
 
@@ -187,12 +195,7 @@ class NamespaceRoom:
             size = max(0, int(self._seal.read(self._room_name(digest), home.read("room.json") or b"")["bytes"]))
             return size, os.stat("room.json", dir_fd=home.number, follow_symlinks=False).st_mtime
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            found = 0
-            for _, _, files, number in os.fwalk(".", dir_fd=home.number):
-                for one in files:
-                    with suppress(FileNotFoundError):
-                        found += os.stat(one, dir_fd=number, follow_symlinks=False).st_size
-            return found, 0.0
+            return home.size(), 0.0
 
     def _room_name(self, digest: str) -> str:
         return f"{self.namespace}/{digest}/room.json"
@@ -251,15 +254,10 @@ class NamespaceRoom:
             return False
         return True
 
-    def _empty(self) -> None:
-        """Free the room of what was evicted, by this worker or by one that was killed."""
+    def empty(self) -> None:
+        """Free the room of what was evicted or put away, by this worker or by one that was killed."""
         with suppress(FileNotFoundError):
-            gone = self._at(".gone")
-            for one in gone.entries():
-                if one.is_dir(follow_symlinks=False):
-                    shutil.rmtree(one.name, ignore_errors=True, dir_fd=gone.number)
-                else:
-                    gone.remove(one.name)
+            self._at(".gone").empty()
 
     async def _locked(self, do: Callable[[], T]) -> T:
         def attempt() -> tuple[T] | None:

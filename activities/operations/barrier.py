@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
+from typing import Any
 
 from holdfast import names
 from holdfast.activities.facts.barrier import BarrierFacts, barrier_facts
 from holdfast.activities.facts.pods import PodState, pod_facts
-from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, Unreachable, WebhookFailed
-from holdfast.activities.kube.owners import controller_of
+from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Unreachable, WebhookFailed
+from holdfast.activities.kube.owners import Ref
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.attempts import living_owner_of
@@ -47,22 +49,16 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """A pod of the attempt that has not ended."""
+    """A pod of the attempt that has not ended: all that is kept of it, as there may be thousands."""
 
-    raw: Object
+    uid: str
     name: str
+    version: str
+    """Its resource version."""
     node: str
+    account: str
+    """The service account that it runs as."""
     stands: BarrierFacts
-
-    @property
-    def uid(self) -> str:
-        """Its uid."""
-        return str(mapping(self.raw["metadata"])["uid"])
-
-    @property
-    def account(self) -> str:
-        """The service account that it runs as."""
-        return str(mapping(self.raw.get("spec")).get("serviceAccountName") or "")
 
     def has_passed(self, attempt: int) -> bool:
         """Whether its programs were allowed to start at an attempt."""
@@ -132,7 +128,7 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
             if len(begun) >= expected and len(begun) == len(pods):
                 return
             await _advance(site, given, pods, expected, going)
-            late = reminders.due({pod.uid: pod.stands for pod in pods}, given.in_place, clock())
+            late = set(reminders.due({pod.uid: pod.stands for pod in pods}, given.in_place, clock()))
             await _remind(site, given, [pod for pod in pods if pod.uid in late])
             there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
             if grace is not None:
@@ -140,7 +136,8 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
                 grace.see()
                 if grace.is_over:
                     raise _Refused(f"{len(there)} of {counted(expected, 'pod')} restarted in time")
-            left = [f"Pod {pod.name}" for pod in pods if pod not in there]
+            arrived = {pod.uid for pod in there}
+            left = [f"Pod {pod.name}" for pod in pods if pod.uid not in arrived]
             there_are = f"{len(there)} of {counted(expected, 'pod is', 'pods are')}"
             doing = f"{there_are} at in-place restart attempt {given.in_place}"
             pulse.say(doing, left[:_TOLD], max(len(left), expected - len(there)))
@@ -211,17 +208,22 @@ async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
 async def _pods(site: Site, given: BarrierInput) -> tuple[list[_Pod], int]:
     """Return the attempt's pods that have not ended, and how many others are being deleted: they may still run."""
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
-    listed = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels))["items"]
-    own = await own_pods(site, given.target, given.plan, listed, controller_of)
-    found: list[_Pod] = []
-    going = 0
-    for raw in own:
-        stands = barrier_facts(raw)
-        facts = pod_facts(raw)
-        going += facts.state is PodState.TERMINATING
-        if stands is not None and facts.state in {PodState.PENDING, PodState.RUNNING}:
-            found.append(_Pod(raw, facts.name, facts.node, stands))
-    return found, going
+    listed = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=standing_pod))["items"]
+    own = await own_pods(site, given.target, given.plan, listed, lambda one: one[0])
+    found = [pod for _, pod in own if pod is not None]
+    return found, len(own) - len(found)
+
+
+def standing_pod(raw: Mapping[str, Any]) -> tuple[Ref | None, _Pod | None] | None:
+    """Return a pod's controller and where it stands; no place if it is being deleted, None if it does not count."""
+    facts, stands = pod_facts(raw), barrier_facts(raw)
+    if facts.state is PodState.TERMINATING:
+        return facts.controller, None
+    if stands is None or facts.state not in {PodState.PENDING, PodState.RUNNING}:
+        return None
+    version = str(mapping(raw["metadata"])["resourceVersion"])
+    account = intern(str(mapping(raw.get("spec")).get("serviceAccountName") or ""))
+    return facts.controller, _Pod(facts.uid, facts.name, version, facts.node, account, stands)
 
 
 async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, dict[str, str | None]]]) -> None:
@@ -229,7 +231,6 @@ async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, d
 
     async def change(one: tuple[_Pod, dict[str, str | None]]) -> None:
         pod, annotations = one
-        metadata = mapping(pod.raw["metadata"])
         try:
             await site.kube.patch(
                 "v1",
@@ -237,7 +238,7 @@ async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, d
                 pod.name,
                 given.target.namespace,
                 uid=pod.uid,
-                resource_version=str(metadata["resourceVersion"]),
+                resource_version=pod.version,
                 patch={"metadata": {"annotations": annotations}},
                 impersonate=user_of(given.target),
             )

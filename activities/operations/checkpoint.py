@@ -13,7 +13,7 @@ from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.activities.objects.copies import each
 from holdfast.activities.operations.report import apply_report
-from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of
+from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of, request_target
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, earlier, persist
 from holdfast.model import Answers
@@ -146,8 +146,12 @@ class Following:
 
 async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
-    listed = await site.kube.list("v1", "Pod", given.target.namespace, labels=labels)
-    return [(pod, facts) for pod in listed["items"] if (facts := pod_facts(pod)).component in given.components]
+
+    def kept(raw: Object) -> tuple[Object, PodFacts] | None:
+        facts = pod_facts(raw)
+        return (request_target(raw), facts) if facts.component in given.components else None
+
+    return (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=kept))["items"]
 
 
 def summed(said: list[tuple[PodFacts, Answer]], saved: tuple[str, ...] = ()) -> Answers:

@@ -56,7 +56,7 @@ class Asker(Protocol):
     """Asks one pod at each call, and returns its answer so far."""
 
     async def ask(self, pod: Object) -> Answer:
-        """Ask the pod, unless it has been asked already, and return its answer so far.
+        """Ask the pod, of which `request_target` suffices, unless it has been asked, and return its answer so far.
 
         Raises:
             Unreachable: if the API server does not answer.
@@ -123,6 +123,32 @@ _ANSWER: Final = (
     names.ANNOTATION_CHECKPOINT_URI,
     names.ANNOTATION_CHECKPOINT_MESSAGE,
 )
+
+_READ: Final = {
+    "metadata": ("name", "namespace", "uid", "resourceVersion"),
+    "spec": ("hostNetwork",),
+    "status": ("podIP", "podIPs", "hostIP", "hostIPs"),
+}
+_READ_ANNOTATIONS: Final = (
+    *_ANSWER,
+    names.ANNOTATION_CHECKPOINT_ANSWERS,
+    names.ANNOTATION_CHECKPOINT_BEGUN,
+    names.ANNOTATION_CHECKPOINT_REQUEST,
+    names.ANNOTATION_CHECKPOINT_REASON,
+    names.ANNOTATION_CHECKPOINT_DEADLINE,
+)
+
+
+def request_target(raw: Mapping[str, Any]) -> Object:
+    """Return the fields of a pod that an asker reads, as there may be thousands of pods. Pure."""
+    kept: Object = {part: _only(raw.get(part), keys) for part, keys in _READ.items()}
+    kept["metadata"]["annotations"] = _only(mapping(raw.get("metadata")).get("annotations"), _READ_ANNOTATIONS)
+    return kept
+
+
+def _only(part: Any, keys: tuple[str, ...]) -> Object:
+    fields = mapping(part)
+    return {key: fields[key] for key in keys if key in fields}
 
 
 class _Annotations:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -166,3 +168,78 @@ async def test_X10_a_pipe_in_place_of_a_mark_blocks_no_drop(tmp_path: Path) -> N
     async with asyncio.timeout(20):
         held = await staged(cache, store, "v", "other", ended=knows({"u"}))
     assert "has no room for it" in held.away, "what cannot be read is a use by somebody unknown"
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
+    """Yield what nests folders in a folder: deeper than a path can be, or Python recurses, or descriptors are left."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def nest(folder: Path) -> None:
+        number = os.open(folder, os.O_RDONLY)
+        for _ in range(1100):
+            os.mkdir("d", dir_fd=number)
+            inner = os.open("d", os.O_RDONLY, dir_fd=number)
+            os.close(number)
+            number = inner
+        os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 150, before[1]))
+
+    yield nest
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)  # Pytest removes by recursion.
+
+
+@pytest.mark.parametrize(("of", "breaks"), [("data/deep", False), ("data", True)])
+async def test_X10_a_deep_folder_among_files_goes(
+    tmp_path: Path, deep: Callable[[Path], None], of: str, breaks: bool
+) -> None:
+    cache, store = Cache(tmp_path, lambda _: 100), Memory(corpus=dict(FILES))
+    (first,) = (await staged(cache, store, "u", "corpus")).sets
+    home = tmp_path / "team" / first.digest
+    deep(home / of)
+    if breaks:
+        (home / "data/a").unlink()
+    assert (await staged(cache, store, "u", "corpus", corpus=first.digest)).sets == (first,)
+    assert sorted(os.listdir(home / "data")) == ["a", "deep"]
+    assert os.listdir(home / "data/deep") == ["b"]
+    assert content(tmp_path, "team", first.digest) == FILES
+    assert not os.listdir(tmp_path / "team/.gone")
+
+
+@pytest.mark.parametrize(("of", "reserved"), [("data", True), ("", False)])
+async def test_X10_what_has_a_deep_folder_is_evicted(
+    tmp_path: Path, deep: Callable[[Path], None], of: str, reserved: bool
+) -> None:
+    cache, store = Cache(tmp_path, lambda _: 30), Memory(corpus=dict(FILES), other={"c": b"c" * 20})
+    (first,) = (await staged(cache, store, "u", "corpus")).sets
+    home = tmp_path / "team" / first.digest
+    for mark in (home / "uses").iterdir():
+        mark.unlink()
+    if not reserved:
+        (home / "room.json").unlink()
+    deep(home / of)
+    (second,) = (await staged(cache, store, "v", "other")).sets
+    assert sorted(os.listdir(tmp_path / "team")) == sorted([".gone", ".lock", second.digest])
+    assert not os.listdir(tmp_path / "team/.gone")
+
+
+async def test_X10_a_deep_folder_beside_data_sets_keeps_no_room(tmp_path: Path, deep: Callable[[Path], None]) -> None:
+    cache, store = Cache(tmp_path, lambda _: 30), Memory(corpus=dict(FILES))
+    (tmp_path / "team/.gone").mkdir(parents=True)
+    victim = victim_of(tmp_path)
+    before = seen(victim)
+    (tmp_path / "team/.gone/link").symlink_to(victim)
+    deep(tmp_path / "team/.gone")
+    assert (await staged(cache, store, "u", "corpus")).sets
+    assert not os.listdir(tmp_path / "team/.gone")
+    assert seen(victim) == before
+
+
+async def test_X10_a_deep_text_in_place_of_a_record_counts_as_absent(tmp_path: Path) -> None:
+    cache, store = Cache(tmp_path, lambda _: 100), Memory(corpus=dict(FILES))
+    (first,) = (await staged(cache, store, "u", "corpus")).sets
+    for name in ("complete.json", "room.json", "part/0.jsonl"):
+        (tmp_path / "team" / first.digest / name).write_bytes(b"[" * 100_000)
+    assert (await staged(cache, store, "u", "corpus", corpus=first.digest)).sets == (first,)
+    assert content(tmp_path, "team", first.digest) == FILES

@@ -6,8 +6,10 @@ import gc
 import json
 import tracemalloc
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from kubernetes.aio.client.configuration import Configuration
@@ -17,6 +19,13 @@ from holdfast.activities.kube import pages
 from holdfast.activities.kube.client import PAGE, Gone, Kube, Object, Unreachable
 from holdfast.activities.kube.resources import Resource
 from holdfast.activities.kube.trim import lean, owned_trace, trace, unsigned
+from holdfast.activities.operations import barrier, checkpoint
+from holdfast.activities.operations.barrier import standing_pod
+from holdfast.activities.operations.save_requests import request_target
+from holdfast.activities.site.site import Site
+from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
+from holdfast.model.calls.barrier import BarrierInput
+from holdfast.model.calls.cluster import CheckpointInput, Target
 from holdfast.worker.watch.seen import pod_seen
 from tests.activities.shapes import pod
 
@@ -35,6 +44,19 @@ def full(number: int = 0) -> Object:
         "ownerReferences": [{"kind": "Job", "name": "w", "uid": "job-uid"}],
     }
     raw["spec"] |= TEMPLATE["spec"]
+    return raw
+
+
+def waiting(number: int = 0) -> Object:
+    """Return a pod that waits at its barrier, and is asked to save."""
+    raw = full(number)
+    del raw["metadata"]["deletionTimestamp"]
+    del raw["metadata"]["ownerReferences"]
+    for name in (names.ANNOTATION_RESTART_REQUEST, names.ANNOTATION_CHECKPOINT_REQUEST):
+        raw["metadata"]["annotations"][name] = "1"
+    raw["spec"]["serviceAccountName"] = "runner"
+    raw["status"] |= {"hostIP": "10.0.0.1", "podIP": f"10.1.0.{number % 200}"}
+    raw["status"] |= {f"{whose}IPs": [{"ip": raw["status"][f"{whose}IP"]}] for whose in ("host", "pod")}
     return raw
 
 
@@ -75,10 +97,13 @@ def test_a_lean_object_lacks_its_template_and_an_unsigned_one_only_who_wrote_it(
     assert lean({"metadata": {"name": "c"}, "data": {}}) == {"metadata": {"name": "c"}, "data": {}}
 
 
-@pytest.mark.parametrize("keep", [trace, pod_seen])
-def test_little_is_kept_of_each_pod(keep: Callable[[Object], Any]):
+@pytest.mark.parametrize(
+    ("keep", "made", "most"),
+    [(trace, full, 1200), (pod_seen, full, 1200), (standing_pod, waiting, 1200), (request_target, waiting, 2400)],
+)
+def test_little_is_kept_of_each_pod(keep: Callable[[Object], Any], made: Callable[[int], Object], most: int):
     many = 2000
-    texts = [json.dumps(full(number)) for number in range(many)]
+    texts = [json.dumps(made(number)) for number in range(many)]
     keep(json.loads(texts[0]))
     tracemalloc.start()
     try:
@@ -88,7 +113,8 @@ def test_little_is_kept_of_each_pod(keep: Callable[[Object], Any]):
     finally:
         tracemalloc.stop()
     assert len(kept) == many
-    assert each < 1200, f"{each:.0f} bytes a pod, of {len(texts[0])} that each has as text"
+    assert None not in kept
+    assert each < most, f"{each:.0f} bytes a pod, of {len(texts[0])} that each has as text"
 
 
 class _Item(dict[str, Any]):
@@ -98,12 +124,12 @@ class _Item(dict[str, Any]):
 class _Paged(Kube):
     """Answers a list in pages of its own, as many of which come too late as it is told."""
 
-    def __init__(self, many: int, late: int = 0) -> None:
+    def __init__(self, many: int, late: int = 0, made: Callable[[int], Object] = full) -> None:
         super().__init__(Configuration(host="http://127.0.0.1:9"))
         self.asked: list[tuple[str, str]] = []
         self.held: list[weakref.ref[_Item]] = []
         self.most = 0
-        self._many = many
+        self._many, self._made = many, made
         self._late = late
 
     async def resource(self, api_version: str, kind: str) -> Resource:
@@ -118,7 +144,7 @@ class _Paged(Kube):
             raise Gone(410, "Expired", "the continue token is too old")
         begin = int(token or 0)
         end = min(self._many, begin + int(limit)) if limit else self._many
-        items = [_Item(full(number)) for number in range(begin, end)]
+        items = [_Item(self._made(number)) for number in range(begin, end)]
         self.held = [one for one in self.held if one() is not None] + [weakref.ref(one) for one in items]
         self.most = max(self.most, len(self.held))
         more = {"continue": str(end)} if end < self._many else {}
@@ -135,6 +161,51 @@ async def test_a_long_list_is_never_held_whole():
     assert listed["items"] == [f"train-workers-{number}" for number in range(3 * PAGE + 1)]
     assert listed["metadata"]["resourceVersion"] == "77"
     assert [token for _, token in kube.asked] == ["", str(PAGE), str(2 * PAGE), str(3 * PAGE)]
+    assert kube.most <= PAGE
+    await kube.close()
+
+
+TARGET = Target(
+    cluster="dev", namespace="ns", name="train", workload_uid="u", workflow_id="w", shard=0, run_as=names.RUN_AS_DEFAULT
+)
+REPORT = Report(sequence=1, phase=Phase.CHECKPOINTING, reason=Reason.PREEMPTED)
+
+
+async def at_the_barrier(site: Site) -> list[str]:
+    given = BarrierInput(target=TARGET, attempt=1, owner_uid="o", plan=(), in_place=1, report=REPORT)
+    pods, going = await barrier._pods(site, given)
+    assert not going
+    assert {(pod.account, pod.stands.requested) for pod in pods} == {("runner", 1)}
+    return [f"{pod.uid} {pod.version} {pod.name}" for pod in pods]
+
+
+async def asked_to_save(site: Site) -> list[str]:
+    given = CheckpointInput(
+        target=TARGET,
+        attempt=1,
+        checkpoint=Checkpoint(protocol=CheckpointProtocol.ANNOTATION),
+        components=(pod("any")["metadata"]["labels"][names.LABEL_COMPONENT],),
+        number=1,
+        reason="Preempted",
+        running=1,
+        until=datetime(2026, 1, 1, 12, tzinfo=UTC),
+        report=REPORT,
+    )
+    pods = await checkpoint._pods(site, given)
+    return [f"{facts.uid} {raw['metadata']['resourceVersion']} {facts.name}" for raw, facts in pods]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param(at_the_barrier, marks=pytest.mark.row("J24", level="pure")),
+        pytest.param(asked_to_save, marks=pytest.mark.row("L32", level="pure")),
+    ],
+)
+async def test_of_thousands_of_pods_one_page_is_held_whole(listed: Callable[[Site], Awaitable[list[str]]]):
+    kube = _Paged(3 * PAGE + 1, made=waiting)
+    pods = await listed(cast("Site", SimpleNamespace(kube=kube)))
+    assert pods == [f"train-workers-{n}-uid {1000 + n} train-workers-{n}" for n in range(3 * PAGE + 1)]
     assert kube.most <= PAGE
     await kube.close()
 
