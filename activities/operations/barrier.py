@@ -8,6 +8,7 @@ worker that another has taken over from is refused, or changes nothing.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import intern
@@ -49,7 +50,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """A pod of the attempt that has not ended: all that is kept of it, as there may be thousands."""
+    """A pod of the attempt that has not failed: all that is kept of it, as there may be thousands."""
 
     uid: str
     name: str
@@ -58,6 +59,8 @@ class _Pod:
     node: str
     account: str
     """The service account that it runs as."""
+    component: str
+    succeeded: bool
     stands: BarrierFacts
 
     def has_passed(self, attempt: int) -> bool:
@@ -67,6 +70,18 @@ class _Pod:
     def has_begun(self, attempt: int) -> bool:
         """Whether it was seen after its programs were allowed to start: they run, or its agent has restarted since."""
         return self.has_passed(attempt) and (self.stands.started or self.stands.has_restarted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """The pods of the planned components, at one look."""
+
+    pods: list[_Pod]
+    """Those that have not ended."""
+    expected: int
+    """How many of those there must be: one that has succeeded at the attempt does not come back."""
+    going: int
+    """How many pods of the workload's attempt are being deleted: they may still run."""
 
 
 class Reminders:
@@ -116,18 +131,19 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
     """Act and look, repeatedly, until the programs of all pods have started at the attempt."""
     grace = Grace(site.grace(given.grace)) if given.grace is not None else None
     longest = _POLL_LAST if grace is not None else _POLL_IDLE
-    delay, expected, last = _POLL_FIRST, sum(one.expected_pods for one in given.plan), -1
+    delay, last = _POLL_FIRST, -1
     reminders, clock = Reminders(), asyncio.get_running_loop().time
     while True:
         try:
             owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
             if owner is None:
                 raise _Refused(GONE)
-            pods, going = await _pods(site, given)
+            seen = await _pods(site, given)
+            pods, expected = seen.pods, seen.expected
             begun = [pod for pod in pods if pod.has_begun(given.in_place)]
             if len(begun) >= expected and len(begun) == len(pods):
                 return
-            await _advance(site, given, pods, expected, going)
+            await _advance(site, given, seen)
             late = set(reminders.due({pod.uid: pod.stands for pod in pods}, given.in_place, clock()))
             await _remind(site, given, [pod for pod in pods if pod.uid in late])
             there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
@@ -152,13 +168,13 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
         await asyncio.sleep(delay)
 
 
-async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: int, going: int) -> None:
+async def _advance(site: Site, given: BarrierInput, seen: _Pods) -> None:
     """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends.
 
     Raises:
         _Refused: if they can not, or may not any more.
     """
-    goal = given.in_place
+    goal, pods = given.in_place, seen.pods
     late = next((pod for pod in pods if pod.stands.requested > goal), None)
     if late is not None:
         raise _Refused(f"pod {late.name} was asked to reach in-place restart attempt {late.stands.requested}")
@@ -171,7 +187,7 @@ async def _advance(site: Site, given: BarrierInput, pods: list[_Pod], expected: 
         if given.resume_from is not None:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
         await _annotate(site, given, [(pod, request) for pod in behind])
-    elif there and len(there) + passed == len(pods) >= expected and not going:
+    elif there and len(there) + passed == len(pods) >= seen.expected and not seen.going:
         attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
         restarts = names.ANNOTATION_RESTARTS_SEEN
         await _still_permitted(site, given, there)
@@ -196,7 +212,7 @@ async def _remind(site: Site, given: BarrierInput, pods: list[_Pod]) -> None:
 
 
 async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
-    """Refuse to wait for a pod that is gone or has ended, or whose node is down."""
+    """Refuse to wait for a pod that is gone or has failed, or whose node is down."""
     if len(pods) < expected:
         lost = expected - len(pods)
         raise _Refused(f"{counted(lost, 'pod is', 'pods are')} gone")
@@ -205,13 +221,27 @@ async def _check_lost(site: Site, pods: list[_Pod], expected: int) -> None:
         raise _Refused(f"node {min(down)} is down")
 
 
-async def _pods(site: Site, given: BarrierInput) -> tuple[list[_Pod], int]:
-    """Return the attempt's pods that have not ended, and how many others are being deleted: they may still run."""
+async def _pods(site: Site, given: BarrierInput) -> _Pods:
+    """Read the attempt's pods.
+
+    Raises:
+        _Refused: if one has succeeded at an earlier in-place restart attempt: the others would start without it.
+    """
     labels = f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid},{names.LABEL_ATTEMPT}={given.attempt}"
     listed = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=standing_pod))["items"]
     own = await own_pods(site, given.target, given.plan, listed, lambda one: one[0])
-    found = [pod for _, pod in own if pod is not None]
-    return found, len(own) - len(found)
+    planned = {one.name for one in given.plan}
+    found: list[_Pod] = []
+    ended: Counter[str] = Counter()
+    for pod in (pod for _, pod in own if pod is not None):
+        if not pod.succeeded:
+            found += [pod] if pod.component in planned else []
+        elif pod.stands.attempt != given.in_place:
+            raise _Refused(f"pod {pod.name} succeeded before in-place restart attempt {given.in_place}")
+        else:
+            ended[pod.component] += 1
+    expected = sum(max(0, one.expected_pods - ended[one.name]) for one in given.plan)
+    return _Pods(found, expected, going=sum(pod is None for _, pod in own))
 
 
 def standing_pod(raw: Mapping[str, Any]) -> tuple[Ref | None, _Pod | None] | None:
@@ -219,11 +249,18 @@ def standing_pod(raw: Mapping[str, Any]) -> tuple[Ref | None, _Pod | None] | Non
     facts, stands = pod_facts(raw), barrier_facts(raw)
     if facts.state is PodState.TERMINATING:
         return facts.controller, None
-    if stands is None or facts.state not in {PodState.PENDING, PodState.RUNNING}:
+    if stands is None or facts.state not in {PodState.PENDING, PodState.RUNNING, PodState.SUCCEEDED}:
         return None
-    version = str(mapping(raw["metadata"])["resourceVersion"])
-    account = intern(str(mapping(raw.get("spec")).get("serviceAccountName") or ""))
-    return facts.controller, _Pod(facts.uid, facts.name, version, facts.node, account, stands)
+    return facts.controller, _Pod(
+        uid=facts.uid,
+        name=facts.name,
+        version=str(mapping(raw["metadata"])["resourceVersion"]),
+        node=facts.node,
+        account=intern(str(mapping(raw.get("spec")).get("serviceAccountName") or "")),
+        component=facts.component,
+        succeeded=facts.state is PodState.SUCCEEDED,
+        stands=stands,
+    )
 
 
 async def _annotate(site: Site, given: BarrierInput, changes: list[tuple[_Pod, dict[str, str | None]]]) -> None:

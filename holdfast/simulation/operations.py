@@ -6,6 +6,7 @@ changed; the call returns the result once the operation is done.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
@@ -43,6 +44,7 @@ from holdfast.model.calls.stage import Staged
 from holdfast.model.life.data import DataSet
 from holdfast.model.life.state import STANDSTILL
 from holdfast.model.words import counted
+from holdfast.policy.attempt.barrier import absent
 from holdfast.policy.attempt.health import grace_left, timings
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationEnd, OperationInterrupted
@@ -67,6 +69,7 @@ class Activity:
         self._waits = timings(state)
         waiting = state.attempt.waiting if state.attempt is not None else ()
         self._first = [one for one in spec.components if one.name not in waiting]
+        self._absent = absent(state)
         self._request = state.checkpoint
         self._followed = Followed(self._request.number if self._request is not None else 0)
         self._resuming = state.attempt.resuming if state.attempt is not None else ()
@@ -327,8 +330,11 @@ class Activity:
 
     def _barrier(self) -> Lifted | None:
         """Wait until all pods run; the containers of a simulated pod restart at once, and wait for no others."""
-        pods = [pod for pod in self._world.pods if pod.thing.attempt == self._number and not pod.finished]
-        expected = sum(one.expected_pods for one in self._first)
+        of_attempt = [pod for pod in self._world.pods if pod.thing.attempt == self._number]
+        pods = [pod for pod in of_attempt if not pod.finished and pod.thing.component.name not in self._absent]
+        ended = Counter(pod.thing.component.name for pod in of_attempt if pod.state is PodState.SUCCEEDED)
+        there = [one for one in self._spec.components if one.name not in self._absent]
+        expected = sum(max(0, one.expected_pods - ended[one.name]) for one in there)
         if sum(pod.state is PodState.RUNNING for pod in pods) >= expected:
             return Lifted(done=True)
         if self._operation.until is not None and len(pods) < expected:

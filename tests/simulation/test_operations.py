@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model import Attempt, Limits, Operation, OperationKind, Report, Stage
+import pytest
+
+from holdfast.activities.facts.pods import PodState
+from holdfast.model import Attempt, Barrier, Limits, Operation, OperationKind, Report, Stage
+from holdfast.model.calls.barrier import Lifted
 from holdfast.model.calls.cluster import Replaced
 from holdfast.model.life.state import STANDSTILL
 from holdfast.policy.loop.submission import submitted
@@ -99,3 +103,25 @@ def test_a_pod_of_a_lost_node_hears_of_no_checkpoint():
     answers = saved(world, 1, [component.name], 1, (1, 0), until)
     assert answers is not None
     assert (answers.done, answers.silent) == (1, 1), "the other pod is on a node that is there"
+
+
+@pytest.mark.row("J24", level="pure")
+def test_J24_the_barrier_waits_for_no_pod_that_has_succeeded():
+    spec = workload(job("one"), job("two"))
+    first, second = spec.components
+    clock = Clock()
+    world = World(spec, clock, Latencies(), 8)
+    world.own(1)
+    world.create(first, 1)
+    passes(clock, 60)
+    for pod in world.pods:
+        pod.state = PodState.SUCCEEDED
+    world.create(second, 1)
+    state = submitted(spec, START)
+    report = Report(sequence=1, phase=state.phase, reason=state.reason)
+    operation = Operation(kind=OperationKind.BARRIER, attempt=1, since=clock.now, report=report)
+    attempt = Attempt(number=1, begun_at=START, stage=Stage.SUBMITTED, barrier=Barrier(attempt=0, since=clock.now))
+    activity = Activity(spec, edit(state, attempt=attempt, operation=operation), operation, world, Limits())
+    assert activity.go_on(interrupted=False) is None, "the pods of the second do not run yet"
+    passes(clock, 60)
+    assert activity.go_on(interrupted=False) == Lifted(done=True)

@@ -55,6 +55,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.progress import Followed, FollowInput
     from holdfast.model.calls.stage import StageInput
     from holdfast.model.spec.mount import readers
+    from holdfast.policy.attempt.barrier import absent as absent_at_barrier
     from holdfast.policy.attempt.barrier import grace_left as barrier_grace_left
     from holdfast.policy.attempt.checkpoint import checkpoint_request
     from holdfast.policy.attempt.copies import told_restarts
@@ -421,13 +422,12 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
         case OperationKind.BARRIER:
             if gate is None:
                 raise ValueError("its pods have no barrier")
-            # What is still to be resumed has no pods that could come to the barrier.
-            later = attempt.later if attempt is not None else ()
+            absent = absent_at_barrier(state)
             barrier = BarrierInput(
                 target=target,
                 attempt=number,
                 owner_uid=owner,
-                plan=tuple(one for one in plan if one.name not in later),
+                plan=tuple(one for one in plan if one.name not in absent),
                 in_place=gate.attempt,
                 grace=barrier_grace_left(state, gate, now),
                 resume_from=resume_from,

@@ -22,7 +22,7 @@ class BarrierInput(Payload):
     attempt: int
     owner_uid: str
     plan: tuple[PlannedComponent, ...]
-    """The components that were made."""
+    """The components that were made, and are not complete."""
     in_place: int
     """The in-place restart attempt, at least 0."""
     grace: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None

@@ -63,6 +63,18 @@ def _lost(seen: Observation | None) -> str:
     return ""
 
 
+def absent(state: State) -> set[str]:
+    """Return the components without pods that could come to the barrier.
+
+    They are still to be created or resumed, or complete: pods that have ended do not come back.
+    """
+    attempt, seen = state.attempt, current(state)
+    later = attempt.later if attempt is not None else ()
+    views = seen.components if seen is not None else {}
+    done = (name for name, view in views.items() if view.found and view.complete and view.pods.expected)
+    return {*later, *done}
+
+
 def restart(state: State, now: datetime) -> State:
     """Return the state with the living attempt being restarted in place; the restart is counted already."""
     attempt = state.attempt

@@ -132,8 +132,13 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
     attempt = state.attempt
     assert attempt is not None
     names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in attempt.waiting)
+    barrier = attempt.barrier
+    if barrier is not None and state.shows_waits:
+        # Pods that come back gather as at a first start: a restart in place has no pods to give a grace to.
+        barrier = edit(barrier, until=None)
     attempt = edit(
         attempt,
+        barrier=barrier,
         parking=Parking.GOING,
         parking_at=now,
         parked=names,

@@ -32,6 +32,7 @@ from holdfast.model import (
 from holdfast.model.life.status import GangSize
 from holdfast.model.observation import FAILED_CREATE, SCHEDULING_GATED, UNSCHEDULABLE
 from holdfast.model.words import counted, escaped
+from holdfast.policy.attempt.barrier import absent as absent_at_barrier
 from holdfast.policy.attempt.barrier import until as barrier_until
 from holdfast.policy.attempt.checkpoint import asked_to_save, checkpoint_request, due_at
 from holdfast.policy.attempt.copies import restarted_copy, titles_again
@@ -312,7 +313,8 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
         again = any(operation.launches.values()) or operation.copies
         return f"{'making again' if again else 'creating'} {titles_again(spec, attempt)}"
     if attempt is not None and attempt.barrier is not None and not attempt.barrier.is_lifted and operation is not None:
-        pods, number = expected_now(spec, state), attempt.barrier.attempt
+        away, number = absent_at_barrier(state), attempt.barrier.attempt
+        pods = sum(one.expected_pods for one in spec.components if one.name not in away)
         count = "its pod" if pods == 1 else f"all {pods} pods"
         doing = "restarting in place" if attempt.is_restarting else "starting its programs together"
         return f"{doing}: waiting for {count} to be at the barrier of in-place restart attempt {number}"

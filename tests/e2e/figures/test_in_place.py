@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,22 @@ async def test_J24_after_the_maximum_of_restarts_the_set_fails_as_published(grou
     await reach(ground, handle, "Failed", 1)
     found = await told(ground, handle, document)
     assert ended(found) == ("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
+
+
+@ROW("J13", level="e2e")
+@ROW("J24", level="e2e")
+async def test_J24_what_depends_on_a_completed_job_starts_without_its_pods(ground: Space):
+    number = token()
+    document = in_place("train", number)
+    (workers,) = document["spec"]["replicatedJobs"]
+    prep = {**copy.deepcopy(workers), "name": "prep"}
+    prep["template"]["spec"] |= {"completions": 1, "parallelism": 1}
+    prep["template"]["spec"]["template"]["spec"]["containers"][0]["command"] = ["true"]
+    document["spec"]["replicatedJobs"] = [prep, {**workers, "dependsOn": [{"name": "prep", "status": "Complete"}]}]
+    handle = await ground.submit(document)
+    await Processes(number).run(0)
+    status = await reach(ground, handle, "Running", 1)
+    assert (status.restarts, status.executions) == (0, 1)
 
 
 @ROW("J24", level="e2e")

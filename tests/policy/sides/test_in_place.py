@@ -10,8 +10,10 @@ import pytest
 
 from holdfast.model import (
     Action,
+    After,
     Budget,
     Component,
+    Deletion,
     Failure,
     FailureClass,
     Observation,
@@ -24,6 +26,9 @@ from holdfast.model import (
     RestartMode,
     Scope,
     Source,
+    StartStatus,
+    StatusRule,
+    SuspendMode,
     Timings,
 )
 from holdfast.model.calls.barrier import BarrierInput, Lifted
@@ -34,7 +39,7 @@ from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.ledger import Moment, spans_of
 from holdfast.policy.status.report import landmarks, report_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, StepsRead, Suspended
+from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Resumed, StepsRead, Suspended
 from holdfast.policy.verdicts.progress import bound_of, read, stall, stalled
 from holdfast.workflows.operations.dispatch import call_of
 from tests.policy.lives.elements import Elements, config, jobs
@@ -289,6 +294,45 @@ def test_J24_what_is_still_to_be_resumed_is_not_awaited_at_the_barrier():
     state = edit(one.state, attempt=edit(attempt, parked=("worker",)))
     given: BarrierInput = call_of(one.spec, state, "uid", one.now).argument
     assert [made.name for made in given.plan if made.expected_pods] == ["driver"]
+
+
+@ROW
+@pytest.mark.row("J13", level="pure")
+def test_J24_what_is_complete_is_not_awaited_at_the_barrier():
+    worker = edit(component("worker"), after=(After(component="prep", status=StartStatus.COMPLETE),))
+    one = life(config(), component("prep"), worker)
+    one.hold = {OperationKind.BARRIER}
+    one.pods("prep", succeeded=2)
+    assert (one.kinds()[-1], one.attempt) == ("barrier", 1)
+    given: BarrierInput = call_of(one.spec, one.state, "uid", one.now).argument
+    assert [made.name for made in given.plan if made.expected_pods] == ["worker"]
+    assert given.grace is None
+    assert "waiting for all 2 pods to be at the barrier" in explain_of(one.spec, one.state, one.now).now
+
+
+@ROW
+@pytest.mark.row("J14", level="pure")
+def test_J24_pods_that_were_suspended_as_they_restarted_gather_anew_without_a_grace():
+    parks = StatusRule(complete=("Complete",), failed=("Failed",))
+    policy = edit(POLICY, deletion=Deletion(suspend=SuspendMode.IN_PLACE))
+    driver, worker = (edit(component(name), status=parks) for name in ("driver", "worker"))
+    one = life(driver, worker, policy=policy)
+    one.state = edit(one.state, shows_waits=True)
+    one.hold = {OperationKind.BARRIER}
+    one.restarts("worker")
+    one.tell(Suspended())
+    assert (one.state.phase, one.kinds()[-1]) == (Phase.SUSPENDED, "park")
+    one.restarted.clear()
+    one.after(hours=1)
+    one.tell(Resumed())
+    assert (one.kinds()[-1], one.attempt) == ("barrier", 1)
+    given: BarrierInput = call_of(one.spec, one.state, "uid", one.now).argument
+    assert (given.grace, given.in_place) == (None, 1)
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    assert (barrier(one).is_lifted, one.attempt, one.state.restarts) == (True, 1, 1)
+    assert "remove" not in one.kinds()
 
 
 @ROW
