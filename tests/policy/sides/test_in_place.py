@@ -34,7 +34,14 @@ from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.ledger import Moment, spans_of
 from holdfast.policy.status.report import landmarks, report_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, StepsRead, Suspended
+from holdfast.policy.values.events import (
+    Cancelled,
+    Observed,
+    OperationInterrupted,
+    Retried,
+    StepsRead,
+    Suspended,
+)
 from holdfast.policy.verdicts.progress import bound_of, read, stall, stalled
 from holdfast.workflows.operations.dispatch import call_of
 from tests.policy.lives.elements import Elements, config, jobs
@@ -53,6 +60,8 @@ POLICY = Policy(
     timings=Timings(retry_pause_period=timedelta(0)),
     restart_mode=RestartMode.IN_PLACE,
 )
+KEPT = edit(POLICY, timings=edit(POLICY.timings, deletion_on_failure_grace_period=timedelta(hours=1)))
+"""What has failed is kept for an hour, in which it can be retried."""
 
 
 def component(name: str, agent: dict[str, Any] | None = AGENT) -> Component:
@@ -310,3 +319,25 @@ def test_J24_a_custom_resource_is_told_of_the_barrier_and_as_soon_as_it_is_lifte
     assert one.state.told.barrier.is_lifted
     assert landmarks(one.state.told) != landmarks(edit(one.state.told, barrier=waits.barrier))
     assert "barrier" not in report_of(jobs(copied, policy=POLICY), one.state).model_dump(), "nobody shows it there"
+
+
+@ROW
+@pytest.mark.row("A9", level="pure")
+def test_A9_a_retry_asked_for_during_a_restart_in_place_retries_no_later_failure():
+    one = life(policy=edit(KEPT, budgets=(Budget(name="restart", limit=1),)), hold=OperationKind.BARRIER)
+    one.state = edit(one.state, shows_waits=True)
+    one.restarts("driver")
+    one.tell(Retried("hurry"))
+    assert not one.state.intent.retry
+    refused = "retry was asked for, but its pods restart in place, without a pause: there is nothing to retry"
+    assert one.state.causes[-1].message == refused
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    one.tell(Observed(one.look()))
+    assert one.state.phase is Phase.RUNNING
+    one.after(hours=240)
+    one.restarts("driver")
+    assert (one.state.outcome, one.attempt, one.state.used) == (Phase.FAILED, 1, {"restart": 1})
+    one.tell(Retried())
+    assert (one.attempt, one.state.outcome) == (2, None), "its failure can be retried"
