@@ -171,8 +171,11 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     state = edit(state, attempt=attempt)
     if not attempt.replacing:
         return state
-    launches = {name: attempt.launches.get(name, 0) + 1 for name in event.components}
-    again = edit(joined(attempt, event.components), launches={**attempt.launches, **launches})
+    # A component whose turn has not come is created or resumed with its new configuration, once it has.
+    later = attempt.later if state.shows_waits else ()
+    names = [name for name in event.components if name not in later]
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in names}
+    again = edit(joined(attempt, names), launches={**attempt.launches, **launches})
     return edit(state, attempt=again)
 
 
