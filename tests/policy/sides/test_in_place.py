@@ -11,6 +11,9 @@ import pytest
 from holdfast.model import (
     Action,
     Budget,
+    Checkpoint,
+    CheckpointProtocol,
+    CheckpointState,
     Component,
     Failure,
     FailureClass,
@@ -36,6 +39,7 @@ from holdfast.policy.status.report import landmarks, report_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
     Cancelled,
+    CheckpointAsked,
     Observed,
     OperationInterrupted,
     Retried,
@@ -341,3 +345,27 @@ def test_A9_a_retry_asked_for_during_a_restart_in_place_retries_no_later_failure
     assert (one.state.outcome, one.attempt, one.state.used) == (Phase.FAILED, 1, {"restart": 1})
     one.tell(Retried())
     assert (one.attempt, one.state.outcome) == (2, None), "its failure can be retried"
+
+
+@ROW
+@pytest.mark.row("P2", level="pure")
+def test_P2_a_restart_in_place_waits_for_no_checkpoint():
+    rules = Checkpoint(protocol=CheckpointProtocol.ANNOTATION, timeout=timedelta(minutes=30))
+    one = InPlace(spec=edit(jobs(component("driver"), component("worker"), policy=POLICY), checkpoint=rules))
+    one.state = edit(one.state, shows_waits=True)
+    one.up()
+    one.hold = {OperationKind.CHECKPOINT, OperationKind.BARRIER}
+    one.tell(CheckpointAsked("nightly"))
+    one.after(minutes=5)
+    one.tell(StepsRead(1, StepRecord(attempt=1, at=one.now, pods="x", step=9, quiet=600.0), stall(1, one.now)))
+    request, operation = one.state.checkpoint, one.state.operation
+    assert request is not None
+    assert operation is not None
+    assert (one.state.phase, operation.kind) == (Phase.RESETTING, OperationKind.BARRIER)
+    assert (request.state, request.why) == (CheckpointState.DISCARDED, "its pods restart in place")
+    assert operation.until == one.now + timedelta(minutes=10), "all of its grace is left"
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    one.tell(Observed(one.look()))
+    assert (one.state.phase, one.attempt, one.kinds().count("checkpoint")) == (Phase.RUNNING, 1, 1)
