@@ -369,3 +369,51 @@ def test_P2_a_restart_in_place_waits_for_no_checkpoint():
     one.settle()
     one.tell(Observed(one.look()))
     assert (one.state.phase, one.attempt, one.kinds().count("checkpoint")) == (Phase.RUNNING, 1, 1)
+
+
+def denied(one: InPlace, *, renews: bool = False) -> InPlace:
+    """Let the barrier be refused as it is first reached."""
+    one.hold = {OperationKind.BARRIER}
+    one.state = edit(one.state, shows_waits=True)
+    one.up()
+    one.ends(Lifted(done=False, refused='Pod driver-0: pods "driver-0" is forbidden', renews=renews))
+    return one
+
+
+@ROW
+def test_J24_programs_that_may_never_start_fail_it():
+    one = denied(InPlace(spec=jobs(component("driver"), component("worker"), policy=KEPT)))
+    assert (one.state.outcome, one.state.reason, one.state.executions) == (Phase.FAILED, Reason.REFUSED, 1)
+    assert one.state.outcome_failure is not None
+    why = 'the programs of attempt 1 cannot start: Pod driver-0: pods "driver-0" is forbidden'
+    assert (one.state.outcome_failure.cls, one.state.outcome_failure.message) == (FailureClass.LAUNCH, why)
+    one.tell(Retried())
+    assert (one.attempt, one.state.outcome) == (2, None)
+
+
+@ROW
+def test_J24_a_barrier_whose_owner_is_gone_begins_a_new_attempt():
+    one = denied(InPlace(spec=jobs(component("driver"), component("worker"), policy=POLICY)), renews=True)
+    assert (one.attempt, one.state.outcome, one.state.used) == (2, None, {})
+
+
+@ROW
+def test_J24_what_can_not_restart_in_place_is_recreated_and_not_without_end():
+    one = life(hold=OperationKind.BARRIER)
+    one.state = edit(one.state, shows_waits=True)
+    one.restarts("worker")
+    refusal = Lifted(done=False, refused="Pod worker-0: an admission policy denies it")
+    one.tell_result(refusal)
+    one.settle()
+    assert (one.attempt, one.state.outcome, one.kinds()[-1]) == (2, None, "barrier")
+    one.ends(refusal)
+    assert (one.attempt, one.state.outcome, one.state.used) == (2, Phase.FAILED, {"restart": 1})
+
+
+@ROW
+def test_J24_its_preparation_is_told_of_the_barrier():
+    for mode in RestartMode:
+        spec = jobs(component("driver"), policy=edit(POLICY, restart_mode=mode))
+        one = InPlace(spec=spec, hold={OperationKind.PREPARE})
+        one.settle()
+        assert call_of(one.spec, one.state, "uid", one.now).argument.barrier is (mode is RestartMode.IN_PLACE)
