@@ -45,7 +45,12 @@ _TOLD = 16
 
 
 class _Refused(Exception):
-    """The pods cannot restart in place."""
+    """The pods cannot start their programs, or not again in place."""
+
+    def __init__(self, why: str, *, renews: bool = False) -> None:
+        super().__init__(why)
+        self.renews = renews
+        """Whether the next attempt may, or its preparation says why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ async def barrier(site: Site, given: BarrierInput) -> Lifted:
         try:
             await _until_begun(site, given, pulse)
         except _Refused as refused:
-            return Lifted(done=False, refused=str(refused))
+            return Lifted(done=False, refused=str(refused), renews=refused.renews)
         return Lifted(done=True)
 
 
@@ -137,7 +142,7 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
         try:
             owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
             if owner is None:
-                raise _Refused(GONE)
+                raise _Refused(GONE, renews=True)
             seen = await _pods(site, given)
             pods, expected = seen.pods, seen.expected
             begun = [pod for pod in pods if pod.has_begun(given.in_place)]
@@ -177,7 +182,8 @@ async def _advance(site: Site, given: BarrierInput, seen: _Pods) -> None:
     goal, pods = given.in_place, seen.pods
     late = next((pod for pod in pods if pod.stands.requested > goal), None)
     if late is not None:
-        raise _Refused(f"pod {late.name} was asked to reach in-place restart attempt {late.stands.requested}")
+        why = f"pod {late.name} was asked to reach in-place restart attempt {late.stands.requested}"
+        raise _Refused(why, renews=True)
     behind = [pod for pod in pods if pod.stands.requested < goal]
     there = [pod for pod in pods if pod.stands.is_there(goal)]
     passed = sum(pod.has_passed(goal) for pod in pods)
@@ -198,7 +204,7 @@ async def _still_permitted(site: Site, given: BarrierInput, pods: list[_Pod]) ->
     """Refuse to start programs of pods that are no longer permitted to run (row X4)."""
     closed = await namespace_closed(site, given.target, site.permits)
     if closed is not None:
-        raise _Refused(closed.why)
+        raise _Refused(closed.why, renews=True)
     for account in sorted({pod.account for pod in pods} - {"", DEFAULT_ACCOUNT}):
         closed = await account_closed(site.kube, given.target, account, site.permits)
         if closed is not None:
@@ -237,7 +243,8 @@ async def _pods(site: Site, given: BarrierInput) -> _Pods:
         if not pod.succeeded:
             found += [pod] if pod.component in planned else []
         elif pod.stands.attempt != given.in_place:
-            raise _Refused(f"pod {pod.name} succeeded before in-place restart attempt {given.in_place}")
+            why = f"pod {pod.name} succeeded before in-place restart attempt {given.in_place}"
+            raise _Refused(why, renews=True)
         else:
             ended[pod.component] += 1
     expected = sum(max(0, one.expected_pods - ended[one.name]) for one in given.plan)

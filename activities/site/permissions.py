@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError
 from holdfast import names
 from holdfast.activities.kube.client import Forbidden, UnknownKind
 from holdfast.activities.kube.raw import mapping
+from holdfast.activities.kube.resources import Resource
 from holdfast.activities.site.accounts import accounts_of
 from holdfast.activities.site.closed import (
     Closed,
@@ -26,6 +27,8 @@ from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, 
 from holdfast.model.calls.cluster import PrepareInput, RehearseInput, Target
 
 _VERBS = ("create", "get", "delete")
+_VERBS_OF_ORDERS = ("patch",)
+"""What the service account must be allowed with pods that wait at a barrier: their annotations are their orders."""
 _LABEL_AGGREGATE = f"{names.GROUP}/aggregate-to-worker"
 """Label of a ClusterRole whose rules also apply to the worker (`deploy/rbac.yaml`)."""
 _VERBS_OF_SIGHT = ("get", "list", "watch")
@@ -103,6 +106,9 @@ async def _check_permitted(site: Site, given: PrepareInput | RehearseInput) -> N
     if found:
         # Report what waiting cannot fix first, then what a right would fix, then what is yet to be installed.
         raise min(found, key=lambda one: isinstance(one, _NotYet) + isinstance(one, _NoKind))
+    if isinstance(given, PrepareInput) and given.barrier:
+        pods = await site.kube.resource("v1", "Pod")
+        await _check_rights(site, given.target, _VERBS_OF_ORDERS, pods, "restarts in place", permits)
     ruled = {(one.api_version, one.kind) for _, one in plan if one.status.settles}
     await asyncio.gather(*(_check_sight(site, given.target, *kind, permits) for kind in sorted(ruled)))
 
@@ -154,10 +160,17 @@ async def _check_kind(
         raise refused(
             f"{place}: {kind} of {api_version} belongs to no namespace: only namespaced components can be removed again"
         )
-    user = user_of(target)
-    if permits.has_right("kind", user, target.namespace, resource):
+    await _check_rights(site, target, _VERBS, resource, place, permits)
+
+
+async def _check_rights(
+    site: Site, target: Target, verbs: tuple[str, ...], resource: Resource, place: str, permits: Permits
+) -> None:
+    """Refuse what the service account may not do with a kind."""
+    user, right = user_of(target), " ".join(verbs)
+    if permits.has_right(right, user, target.namespace, resource):
         return
-    for verb in _VERBS:
+    for verb in verbs:
         try:
             allowed, why = await site.kube.allowed(verb, resource, target.namespace, impersonate=user)
         except Forbidden as error:
@@ -171,7 +184,7 @@ async def _check_kind(
                 f"{f' of {resource.group}' if resource.group else ''} in namespace {target.namespace}"
                 f"{f': {why}' if why else ''}"
             )
-    permits.give("kind", user, target.namespace, resource)
+    permits.give(right, user, target.namespace, resource)
 
 
 async def _check_sight(site: Site, target: Target, api_version: str, kind: str, permits: Permits) -> None:

@@ -349,6 +349,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 borne=attempt.borne if attempt is not None else 0.0,
                 hands_over=True,
                 anchored=state.shows_waits and state.anchored and number == 1,
+                barrier=gate is not None,
                 # Sent once: what the API server accepted stays accepted, and the document is in the history already.
                 components=spec.components if strict else (),
                 config_hashes=spec.config_hashes if strict else {},

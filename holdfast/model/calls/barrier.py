@@ -39,4 +39,6 @@ class Lifted(Payload):
 
     done: bool
     refused: str = ""
-    """Why the pods cannot restart in place: then the attempt must be recreated."""
+    """Why the pods cannot restart in place, so that the attempt must be recreated; or why they may not start at all."""
+    renews: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether a new attempt may start where this one was refused, or its preparation says why not."""

@@ -222,6 +222,8 @@ class PrepareInput(Payload):
     """Whether it waits as long for a missing kind, with the rights that come with it; all else is refused."""
     anchored: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether the anchor was there before this first attempt: it stays if that is refused."""
+    barrier: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether its pods wait at a barrier: the account must be allowed to patch them (`Refused`; row J24)."""
     components: tuple[Component, ...] = ()
     """The components that the API server checks in a dry run, before anything is made (`Refused`, each field named);
     none: no dry run."""

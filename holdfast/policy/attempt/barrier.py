@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.model import Attempt, Barrier, Observation, Phase, Reason, RestartMode, Stage, State, Workload
+from holdfast.model import Attempt, Barrier, Observation, Operation, Phase, Reason, RestartMode, Stage, State, Workload
 from holdfast.model.calls.barrier import Lifted
 from holdfast.model.words import counted, shortened
 from holdfast.policy.attempt.health import current, timings
@@ -104,6 +104,14 @@ def gathered(attempt: Attempt, now: datetime) -> Attempt:
     if barrier is None or not barrier.is_lifted:
         return attempt
     return edit(attempt, barrier=edit(barrier, since=now))
+
+
+def never_starts(state: State, operation: Operation, event: Lifted) -> bool:
+    """Whether programs may not start for the first time: a new attempt, charged to no budget, would end the same way.
+
+    What cannot restart in place, for which its pods had a deadline, is recreated.
+    """
+    return state.shows_waits and bool(event.refused) and operation.until is None and not event.renews
 
 
 def lifted(state: State, attempt: Attempt, barrier: Barrier, event: Lifted, now: datetime) -> State:

@@ -301,6 +301,8 @@ def _overtaken(state: State, request: CheckpointRequest) -> str:
         return "its attempt is being removed"
     if attempt.parking is not None:
         return "its attempt is being suspended in place"
+    if state.shows_waits and attempt.is_restarting:
+        return "its pods restart in place"
     wished = {Reason.SUSPEND_REQUESTED, Reason.PREEMPTED}
     return "the suspension was taken back" if request.reason in wished and not state.intent.suspend else ""
 

@@ -25,6 +25,8 @@ from holdfast.policy.values.edit import edit
 
 ORPHANED = "the object that owns it was deleted by another client: nothing of it can be resumed in place"
 AWAKE = "pods of it have come although it is suspended: suspending it again"
+OF_PODS = frozenset({FailureClass.NO_PROGRESS, FailureClass.PROBE, FailureClass.NODE_LOST, FailureClass.HARDWARE})
+"""What is told of an attempt's pods where they are: it ends with these pods."""
 
 
 def parks(spec: Workload, state: State) -> bool:
@@ -136,6 +138,7 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
     if barrier is not None and state.shows_waits:
         # Pods that come back gather as at a first start: a restart in place has no pods to give a grace to.
         barrier = edit(barrier, until=None)
+    passing = OF_PODS if state.shows_waits else {FailureClass.NO_PROGRESS}
     attempt = edit(
         attempt,
         barrier=barrier,
@@ -146,8 +149,8 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
         turns=attempt.turns + 1 - attempt.turns % 2,
         ready_at=None,
         warming={},
-        # Pods that are gone do not stand still: those that come back begin anew.
-        told=None if attempt.told is not None and attempt.told.cls is FailureClass.NO_PROGRESS else attempt.told,
+        # What was told of pods that go is not true of those that come back, perhaps on other nodes.
+        told=None if attempt.told is not None and attempt.told.cls in passing else attempt.told,
         kills=kills,
     )
     return edit(state, attempt=attempt, unhealthy=None)

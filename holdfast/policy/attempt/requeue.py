@@ -38,7 +38,8 @@ def on_requeue_request(state: State, request: RequeueRequest, now: datetime) -> 
     """
     attempt = state.attempt
     live = attempt is not None and attempt.stage in {Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED}
-    if attempt is None or not live or state.outcome is not None:
+    asleep = state.shows_waits and attempt is not None and attempt.suspended  # It speaks of pods that are removed.
+    if attempt is None or not live or asleep or state.outcome is not None:
         return edit(state, dropped=state.dropped + 1)
     if is_decided(state) or request.expected_requeue_count != state.requeues:
         return edit(state, dropped=state.dropped + 1)

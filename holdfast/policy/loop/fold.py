@@ -139,7 +139,10 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
                 why = "retry was asked for, but its graph counts it as ended: submit the graph again"
                 return cause(state, Reason.RETRY_REQUESTED, why, now)
             if not _can_retry(state):
-                return cause(state, Reason.RETRY_REQUESTED, "retry was asked for, but there is nothing to retry", now)
+                nothing = "there is nothing to retry"
+                if displayed(state).phase is Phase.RESETTING:
+                    nothing = "its pods restart in place, without a pause: there is nothing to retry"
+                return cause(state, Reason.RETRY_REQUESTED, f"retry was asked for, but {nothing}", now)
             state = edit(state, intent=edit(intent, retry=True, note=note))
             return cause(state, Reason.RETRY_REQUESTED, with_note("retry was asked for", note), now)
         case PolicyChanged(policy, note):
@@ -168,8 +171,11 @@ def _reconfigured(state: State, event: Reconfigured, now: datetime) -> State:
     state = edit(state, attempt=attempt)
     if not attempt.replacing:
         return state
-    launches = {name: attempt.launches.get(name, 0) + 1 for name in event.components}
-    again = edit(joined(attempt, event.components), launches={**attempt.launches, **launches})
+    # A component whose turn has not come is created or resumed with its new configuration, once it has.
+    later = attempt.later if state.shows_waits else ()
+    names = [name for name in event.components if name not in later]
+    launches = {name: attempt.launches.get(name, 0) + 1 for name in names}
+    again = edit(joined(attempt, names), launches={**attempt.launches, **launches})
     return edit(state, attempt=again)
 
 
@@ -180,6 +186,8 @@ def _can_retry(state: State) -> bool:
     if state.outcome is Phase.FAILED:
         return attempt is not None and attempt.stage in LIVE
     resetting = displayed(state).phase is Phase.RESETTING
+    if state.shows_waits and attempt is not None and attempt.is_restarting:
+        resetting = False  # No attempt follows that would take the wish: it would retry a later failure by itself.
     return state.outcome is None and (resetting or is_queued(state) or is_paused(state))
 
 

@@ -38,7 +38,7 @@ from holdfast.model.calls.cluster import (
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.words import shortened
-from holdfast.policy.attempt.barrier import gathered, lifted
+from holdfast.policy.attempt.barrier import gathered, lifted, never_starts
 from holdfast.policy.attempt.ending import idle
 from holdfast.policy.attempt.health import LIVE, pause_of, removal_due
 from holdfast.policy.attempt.park import asleep, returned
@@ -104,6 +104,9 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
         case Cleared(done=True) if live and attempt is not None:
             return _cleared(state, attempt, now)
         case Lifted() if live and attempt is not None and attempt.barrier is not None:
+            if never_starts(state, operation, event):
+                why = f"the programs of attempt {attempt.number} cannot start: {event.refused}"
+                return _refused(state, names.ERROR_REFUSED, why, now)
             return lifted(state, attempt, attempt.barrier, event, now)
         case Parked() if live and attempt is not None and attempt.parking is Parking.GOING:
             return _parked(state, attempt, event, now)

@@ -78,6 +78,6 @@ def on_probe_ended(state: State, number: int, failure: Failure | None, failing: 
     attempt = state.attempt
     if attempt is None or attempt.number != number or attempt.stage is not Stage.SUBMITTED:
         return state
-    if failure is None:
+    if failure is None or (state.shows_waits and attempt.suspended):
         return edit(state, attempt=edit(attempt, probe_failing=failing))
     return edit(state, attempt=edit(attempt, told=failure, probe_failing={}))

@@ -46,6 +46,8 @@ def on_followed(state: State, number: int, record: StepRecord | None, failure: F
         return state
     if record is not None:
         state = edit(state, steps=record)
+    if state.shows_waits and attempt.suspended:
+        failure = None  # The pods that stood still are being removed, or are gone.
     if failure is not None or is_stalled(state):
         state = edit(state, attempt=edit(attempt, told=failure))
     return state

@@ -13,11 +13,13 @@ from holdfast import names
 from holdfast.activities.data.settings import Data
 from holdfast.activities.data.stage import stage
 from holdfast.activities.kube.client import Forbidden, NotFound, Unreachable
+from holdfast.activities.kube.resources import Resource as Kind
 from holdfast.activities.site.closed import withdrawn
 from holdfast.activities.site.permission_cache import FRESH, RIGHTS_FRESH, Permits
-from holdfast.activities.site.site import Site
-from holdfast.model import Limits
-from holdfast.model.calls.cluster import Target
+from holdfast.activities.site.permissions import until_permitted
+from holdfast.activities.site.site import Pulse, Site
+from holdfast.model import Limits, Phase, Reason, Report
+from holdfast.model.calls.cluster import PrepareInput, Target
 from holdfast.model.calls.stage import StageInput
 from holdfast.model.spec.mount import Mount
 
@@ -262,3 +264,32 @@ async def test_X11_no_data_is_staged_for_a_namespace_that_the_worker_does_not_se
     with pytest.raises(ApplicationError, match="expected one of other") as refusal:
         await stage(here, StageInput(target=TARGET, mounts=()))
     assert refusal.value.type == names.ERROR_REFUSED
+
+
+@ROW("J24", level="pure")
+@pytest.mark.parametrize("right", [True, False])
+async def test_J24_an_account_that_may_not_patch_pods_is_refused_where_they_wait_at_a_barrier(right: bool) -> None:
+    place, asked = site(Cluster()), list[str]()
+    pods = Kind("", "v1", "Pod", "pods", True, frozenset())
+
+    async def resource(_version: str, _kind: str) -> Kind:
+        return pods
+
+    async def allowed(verb: str, resource: Kind, namespace: str, *, impersonate: str) -> tuple[bool, str]:
+        asked.append(f"{verb} {resource.plural} in {namespace} as {impersonate}")
+        return verb != "patch" or right, ""
+
+    place.kube.resource, place.kube.allowed = resource, allowed
+    told = Report(sequence=1, phase=Phase.RESUMING, reason=Reason.CREATING)
+    given = PrepareInput(target=TARGET, attempt=1, plan=(), spec_hash="x", report=told)
+    await until_permitted(place, given, Pulse())
+    assert not asked
+    given = given.model_copy(update={"barrier": True})
+    if right:
+        await until_permitted(place, given, Pulse())
+        await until_permitted(place, given, Pulse())
+    else:
+        with pytest.raises(ApplicationError, match="team/runner may not patch pods in namespace team") as caught:
+            await until_permitted(place, given, Pulse())
+        assert caught.value.type == names.ERROR_REFUSED
+    assert asked == ["patch pods in team as system:serviceaccount:team:runner"], "the answer is kept for a while"

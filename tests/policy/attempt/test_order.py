@@ -32,8 +32,10 @@ from holdfast.model import (
 )
 from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, Observed, Resumed, Suspended
-from tests.policy.lives.elements import Elements, config, fresh, job, jobs
+from holdfast.profiles.streams import POLICY as STREAMS
+from tests.policy.lives.elements import Elements, config, element, fresh, job, jobs
 
 ROW = pytest.mark.row
 READY, COMPLETE = StartStatus.READY, StartStatus.COMPLETE
@@ -297,6 +299,32 @@ def test_J13_a_configuration_that_changes_while_it_waits_makes_nothing_again():
     assert (there(one), one.launches()) == (["first", "free", "second"], {})
     one.after(hours=1)
     assert one.launches() == {}
+
+
+@ROW("J13", level="pure")
+@ROW("S8", level="pure")
+def test_J13_a_configuration_that_changes_while_others_are_made_again_starts_nothing_before_its_turn():
+    one = begun(jobs(element(0), element(1, after=(After(component="pe-0", status=COMPLETE),)), element(2)))
+    one.state = edit(one.state, policy=STREAMS, shows_waits=True)
+    one.up()
+    one.hold = {OperationKind.REPLACE}
+    one.deleted("pe-2")
+    assert (attempt_of(one).replacing, attempt_of(one).waiting) == (("pe-2",), ("pe-1",))
+    one.configured(element(1, "pe:2", after=(After(component="pe-0", status=COMPLETE),)))
+    operation = one.state.operation
+    assert operation is not None
+    assert (operation.launches, operation.interrupted) == ({"pe-2": 1}, False)
+    assert (attempt_of(one).replacing, attempt_of(one).waiting) == (("pe-2",), ("pe-1",))
+    one.configured(element(2, "pe:2"))
+    assert attempt_of(one).launches == {"pe-2": 2}, "what is being made again is made from the latest"
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    assert there(one) == ["pe-0", "pe-2"]
+    one.says(**{"pe-0": "Complete"})
+    assert (there(one), attempt_of(one).launches) == (["pe-0", "pe-2", "pe-1"], {"pe-2": 2})
+    one.after(hours=1)
+    assert attempt_of(one).launches == {"pe-2": 2}
 
 
 def refusal(*components: Component | str) -> str:

@@ -17,6 +17,7 @@ from holdfast.model import (
     Probe,
     Reason,
     Scope,
+    SuspendMode,
     Unbounded,
 )
 from holdfast.model.calls.cluster import Removed
@@ -24,12 +25,24 @@ from holdfast.policy.attempt.requeue import CYCLE
 from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.fold import fold
-from holdfast.policy.sides.probe import probed
+from holdfast.policy.sides.probe import probed, silence
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import conditions
 from holdfast.policy.values.decision import Create, Fail, Hold, Restart
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Observed, RequeueAsked, RequeueRequest, Resumed, Retried, Suspended
+from holdfast.policy.values.events import (
+    Cancelled,
+    Event,
+    Observed,
+    ProbeEnded,
+    RequeueAsked,
+    RequeueRequest,
+    Resumed,
+    Retried,
+    StepsRead,
+    Suspended,
+)
+from holdfast.policy.verdicts.progress import stall
 from holdfast.profiles import lattice
 from tests.policy.attempt.requeue_matrix import POLICIES, Cell, cells, page
 from tests.policy.lives.elements import Elements, streams
@@ -225,6 +238,46 @@ def test_L25_a_request_about_a_node_that_is_avoided_stands_in_the_way_of_nothing
 
 def hardware(count: int, node: str) -> RequeueAsked:
     return RequeueAsked(RequeueRequest(expected_requeue_count=count, cls=FailureClass.HARDWARE, node=node))
+
+
+def put_to_sleep(told: Event) -> Life:
+    """Return a workload of which something is told just as it is suspended in place, and is told again later."""
+    policy = edit(POLICIES["always"], deletion=edit(POLICIES["always"].deletion, suspend=SuspendMode.IN_PLACE))
+    one = Life(spec=workload(policy=policy, probe=Probe(port=8080), lifecycle=Unbounded())).runs()
+    one.state = edit(one.state, shows_waits=True)
+    one.state = fold(fold(one.state, told, one.now), Suspended("make room"), one.now)
+    assert one.state.attempt is not None
+    assert one.state.attempt.told is not None
+    one.settle()
+    assert (one.state.phase, one.state.attempt.number) == (Phase.SUSPENDED, 1)
+    one.after(hours=48).tell(told)
+    return one
+
+
+@ROW("L25", level="pure")
+@ROW("L28", level="pure")
+@ROW("J14", level="pure")
+@pytest.mark.parametrize(
+    "told",
+    [
+        RequeueAsked(RequeueRequest(expected_requeue_count=0, cls=FailureClass.HARDWARE, node="node-7")),
+        RequeueAsked(RequeueRequest(expected_requeue_count=0, cls=FailureClass.NODE_LOST, node="node-7")),
+        ProbeEnded(1, silence(1, START, "train", "train-0", "node-7", "no answer")),
+        StepsRead(1, None, stall(1, START)),
+    ],
+    ids=["hardware", "a lost node", "probe", "stall"],
+)
+def test_J14_what_was_told_of_pods_that_a_suspension_removed_does_not_end_those_that_come_back(told: Event) -> None:
+    one = put_to_sleep(told)
+    assert one.state.attempt is not None
+    assert one.state.attempt.told is None
+    assert one.state.dropped == isinstance(told, RequeueAsked)
+    one.tell(Resumed())
+    one.sees(running=2).after(hours=1)
+    assert (one.state.phase, one.attempt, one.state.restarts) == (Phase.RUNNING, 1, 0)
+    assert probed(one.spec, one.state) == 1
+    one.tell(told)
+    assert one.state.restarts == 1, "what is told of those counts"
 
 
 @ROW("L26", level="pure")

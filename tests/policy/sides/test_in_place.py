@@ -12,6 +12,9 @@ from holdfast.model import (
     Action,
     After,
     Budget,
+    Checkpoint,
+    CheckpointProtocol,
+    CheckpointState,
     Component,
     Deletion,
     Failure,
@@ -39,7 +42,16 @@ from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.ledger import Moment, spans_of
 from holdfast.policy.status.report import landmarks, report_of
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Observed, OperationInterrupted, Resumed, StepsRead, Suspended
+from holdfast.policy.values.events import (
+    Cancelled,
+    CheckpointAsked,
+    Observed,
+    OperationInterrupted,
+    Resumed,
+    Retried,
+    StepsRead,
+    Suspended,
+)
 from holdfast.policy.verdicts.progress import bound_of, read, stall, stalled
 from holdfast.workflows.operations.dispatch import call_of
 from tests.policy.lives.elements import Elements, config, jobs
@@ -58,6 +70,8 @@ POLICY = Policy(
     timings=Timings(retry_pause_period=timedelta(0)),
     restart_mode=RestartMode.IN_PLACE,
 )
+KEPT = edit(POLICY, timings=edit(POLICY.timings, deletion_on_failure_grace_period=timedelta(hours=1)))
+"""What has failed is kept for an hour, in which it can be retried."""
 
 
 def component(name: str, agent: dict[str, Any] | None = AGENT) -> Component:
@@ -354,3 +368,97 @@ def test_J24_a_custom_resource_is_told_of_the_barrier_and_as_soon_as_it_is_lifte
     assert one.state.told.barrier.is_lifted
     assert landmarks(one.state.told) != landmarks(edit(one.state.told, barrier=waits.barrier))
     assert "barrier" not in report_of(jobs(copied, policy=POLICY), one.state).model_dump(), "nobody shows it there"
+
+
+@ROW
+@pytest.mark.row("A9", level="pure")
+def test_A9_a_retry_asked_for_during_a_restart_in_place_retries_no_later_failure():
+    one = life(policy=edit(KEPT, budgets=(Budget(name="restart", limit=1),)), hold=OperationKind.BARRIER)
+    one.state = edit(one.state, shows_waits=True)
+    one.restarts("driver")
+    one.tell(Retried("hurry"))
+    assert not one.state.intent.retry
+    refused = "retry was asked for, but its pods restart in place, without a pause: there is nothing to retry"
+    assert one.state.causes[-1].message == refused
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    one.tell(Observed(one.look()))
+    assert one.state.phase is Phase.RUNNING
+    one.after(hours=240)
+    one.restarts("driver")
+    assert (one.state.outcome, one.attempt, one.state.used) == (Phase.FAILED, 1, {"restart": 1})
+    one.tell(Retried())
+    assert (one.attempt, one.state.outcome) == (2, None), "its failure can be retried"
+
+
+@ROW
+@pytest.mark.row("P2", level="pure")
+def test_P2_a_restart_in_place_waits_for_no_checkpoint():
+    rules = Checkpoint(protocol=CheckpointProtocol.ANNOTATION, timeout=timedelta(minutes=30))
+    one = InPlace(spec=edit(jobs(component("driver"), component("worker"), policy=POLICY), checkpoint=rules))
+    one.state = edit(one.state, shows_waits=True)
+    one.up()
+    one.hold = {OperationKind.CHECKPOINT, OperationKind.BARRIER}
+    one.tell(CheckpointAsked("nightly"))
+    one.after(minutes=5)
+    one.tell(StepsRead(1, StepRecord(attempt=1, at=one.now, pods="x", step=9, quiet=600.0), stall(1, one.now)))
+    request, operation = one.state.checkpoint, one.state.operation
+    assert request is not None
+    assert operation is not None
+    assert (one.state.phase, operation.kind) == (Phase.RESETTING, OperationKind.BARRIER)
+    assert (request.state, request.why) == (CheckpointState.DISCARDED, "its pods restart in place")
+    assert operation.until == one.now + timedelta(minutes=10), "all of its grace is left"
+    one.hold.clear()
+    one.finish()
+    one.settle()
+    one.tell(Observed(one.look()))
+    assert (one.state.phase, one.attempt, one.kinds().count("checkpoint")) == (Phase.RUNNING, 1, 1)
+
+
+def denied(one: InPlace, *, renews: bool = False) -> InPlace:
+    """Let the barrier be refused as it is first reached."""
+    one.hold = {OperationKind.BARRIER}
+    one.state = edit(one.state, shows_waits=True)
+    one.up()
+    one.ends(Lifted(done=False, refused='Pod driver-0: pods "driver-0" is forbidden', renews=renews))
+    return one
+
+
+@ROW
+def test_J24_programs_that_may_never_start_fail_it():
+    one = denied(InPlace(spec=jobs(component("driver"), component("worker"), policy=KEPT)))
+    assert (one.state.outcome, one.state.reason, one.state.executions) == (Phase.FAILED, Reason.REFUSED, 1)
+    assert one.state.outcome_failure is not None
+    why = 'the programs of attempt 1 cannot start: Pod driver-0: pods "driver-0" is forbidden'
+    assert (one.state.outcome_failure.cls, one.state.outcome_failure.message) == (FailureClass.LAUNCH, why)
+    one.tell(Retried())
+    assert (one.attempt, one.state.outcome) == (2, None)
+
+
+@ROW
+def test_J24_a_barrier_whose_owner_is_gone_begins_a_new_attempt():
+    one = denied(InPlace(spec=jobs(component("driver"), component("worker"), policy=POLICY)), renews=True)
+    assert (one.attempt, one.state.outcome, one.state.used) == (2, None, {})
+
+
+@ROW
+def test_J24_what_can_not_restart_in_place_is_recreated_and_not_without_end():
+    one = life(hold=OperationKind.BARRIER)
+    one.state = edit(one.state, shows_waits=True)
+    one.restarts("worker")
+    refusal = Lifted(done=False, refused="Pod worker-0: an admission policy denies it")
+    one.tell_result(refusal)
+    one.settle()
+    assert (one.attempt, one.state.outcome, one.kinds()[-1]) == (2, None, "barrier")
+    one.ends(refusal)
+    assert (one.attempt, one.state.outcome, one.state.used) == (2, Phase.FAILED, {"restart": 1})
+
+
+@ROW
+def test_J24_its_preparation_is_told_of_the_barrier():
+    for mode in RestartMode:
+        spec = jobs(component("driver"), policy=edit(POLICY, restart_mode=mode))
+        one = InPlace(spec=spec, hold={OperationKind.PREPARE})
+        one.settle()
+        assert call_of(one.spec, one.state, "uid", one.now).argument.barrier is (mode is RestartMode.IN_PLACE)
