@@ -13,6 +13,7 @@ from holdfast.model import (
     ComponentView,
     ConditionType,
     CopyCounts,
+    Deletion,
     Match,
     OperationKind,
     Phase,
@@ -24,9 +25,12 @@ from holdfast.model import (
     State,
     Success,
     SuccessOperator,
+    SuspendMode,
     Workload,
 )
+from holdfast.model.observation import Asked
 from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Observed
 from holdfast.profiles.streams import POLICY as STREAMS
 from tests.policy.lives.elements import Elements, config, job, jobs, streams
@@ -100,6 +104,24 @@ def test_J12_what_is_complete_as_soon_as_it_is_there_is_nobodys_success():
     assert one.state.phase is Phase.RUNNING
     one.says(driver="Complete")
     assert one.state.phase is Phase.SUCCEEDED
+
+
+@ROW("J12", level="pure")
+@ROW("A11", level="pure")
+@pytest.mark.parametrize("mode", SuspendMode)
+@pytest.mark.parametrize("last", ["", "Complete"])
+def test_J12_what_has_succeeded_is_not_suspended_by_whoever_asks_with_the_same_news(mode: SuspendMode, last: str):
+    one = life(policy(deletion=Deletion(suspend=mode)), "driver", "worker").says(driver="Complete")
+    before = Asked(kind="JobSet", generation=1)
+    one.state = edit(one.state, shows_waits=True, asked=before)  # As every run does that begins now.
+    one.views = {**one.views, "worker": edit(one.views["worker"], complete=last == "Complete")}
+    one.tell(Observed(one.look(asked=edit(before, generation=2, suspend=True))))
+    if last:
+        assert (one.state.outcome, one.state.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
+        assert not {"remove", "park"} & set(one.kinds())
+    else:
+        assert (one.state.outcome, one.state.phase) == (None, Phase.SUSPENDED)
+        assert one.kinds()[-1] == ("remove" if mode is SuspendMode.DELETE else "park")
 
 
 @ROW("J12", level="pure")
