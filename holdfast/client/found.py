@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client.connection import Place, explained
 from holdfast.errors import HoldfastError
+from holdfast.model import Phase
+from holdfast.model.labels import KUEUE_QUEUE
+
+_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
+_OWN_KIND: Final = "Workload"
+"""The custom resource whose queue is one of Holdfast's."""
 
 
 class Begun(NamedTuple):
@@ -54,6 +61,26 @@ async def describe(client: Client, place: Place, workflow_id: str) -> WorkflowEx
         if error.status is RPCStatusCode.NOT_FOUND and type(translated) is HoldfastError:
             return None
         raise translated from error
+
+
+async def check_retry(what: str, description: WorkflowExecutionDescription) -> None:
+    """Check that Kueue would count the quota of a workload that begins again (row F8).
+
+    Args:
+        what: the workload, for the message.
+        description: The latest run.
+
+    Raises:
+        HoldfastError: if it is a custom resource that has ended, and whose quota Kueue counts.
+    """
+    memo, phase = await description.memo(), description.typed_search_attributes.get(_PHASE)
+    kind = str(memo.get(names.MEMO_KIND, ""))
+    # `Workload.kueue_admits`, by what can be read without a worker.
+    if not memo.get(names.MEMO_APPLIED) or KUEUE_QUEUE not in memo.get(names.MEMO_LABELS, {}) or kind == _OWN_KIND:
+        return
+    if description.status is WorkflowExecutionStatus.RUNNING and phase != Phase.FAILED.value:
+        return
+    raise HoldfastError(f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again")
 
 
 async def uid_of(description: WorkflowExecutionDescription) -> str:

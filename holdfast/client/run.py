@@ -26,7 +26,7 @@ from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities.health import unhealthy
-from holdfast.client.found import check_own
+from holdfast.client.found import check_own, check_retry
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
@@ -318,8 +318,12 @@ class Run:
 
         Returns:
             The run that continues: this one, or the new one.
+
+        Raises:
+            HoldfastError: if it is a custom resource that has ended, and whose quota Kueue counts.
         """
         description = await self._describe()
+        await check_retry(self._where, description)
         run = self
         if description.status is WorkflowExecutionStatus.RUNNING:
             await self._signal(names.SIGNAL_RETRY, reason, self.uid)

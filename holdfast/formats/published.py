@@ -15,8 +15,9 @@ from holdfast.formats.registry import Context
 from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Policy, Workload
+from holdfast.model.labels import KUEUE_QUEUE
 
-LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+LABEL_QUEUE: Final = KUEUE_QUEUE
 ANNOTATIONS_PATH: Final = "metadata.annotations"
 _OWN: Final = f"{names.GROUP}/"
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from holdfast import names
 
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""The label that names the queue whose quota Kueue counts."""
 LABEL_NAME = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 

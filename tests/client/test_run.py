@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
 from holdfast.cli.workloads.watch import follow
-from holdfast.model import Observation, OperationKind, Reason
+from holdfast.model import Observation, OperationKind, Reason, Source
+from holdfast.model.labels import KUEUE_QUEUE
+from holdfast.workflows import start
 from tests.client.conftest import a_workload
 from tests.fakes.several import Cluster, working
 
@@ -85,6 +88,29 @@ async def test_whoever_waits_is_told_that_a_workload_is_held_and_what_a_person_c
             await run.resume(wait=True)
         again = await run.retry(wait=True)
         assert (await again.status()).status.attempt == 2
+
+
+async def test_one_that_kueue_counts_as_finished_is_not_tried_again(
+    holdfast: Holdfast, client: Client, cluster: Cluster
+) -> None:
+    cluster.failing = "OOMKilled"
+    plain = a_workload()
+    budgets = tuple(budget.model_copy(update={"limit": 0}) for budget in plain.policy.budgets)
+    policy = plain.policy.model_copy(update={"budgets": budgets})
+    for labels in ({KUEUE_QUEUE: "team"}, {}):
+        source = Source(**{**dict(plain.source), "generation": 1, "labels": labels})
+        spec = a_workload(uid=str(uuid4()), policy=policy, source=source)
+        async with working(client, cluster):
+            await client.start_workflow(names.WORKLOAD_WORKFLOW, **start.options(spec, again=False))
+            run = await holdfast.get(spec.name, spec.namespace, spec.cluster)
+            await run.until(lambda status: status.phase is Phase.FAILED, through_ends=True)
+            if labels:
+                with pytest.raises(
+                    HoldfastError, match="its quota as free: delete the AppWrapper, and apply it"
+                ):
+                    await run.retry()
+            else:
+                await run.retry()
 
 
 async def test_the_result_comes_at_the_outcome_and_not_after_the_ttl(

@@ -17,6 +17,7 @@ from holdfast.formats.jobset.status import (
     COMPLETED,
     RESTARTING,
     RESUMED,
+    RETRIED,
     STARTED,
     STARTING,
     SUSPENDED,
@@ -149,10 +150,10 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
     except HoldfastError:
         # It is refused, or was changed after admission so that it cannot be read: its own Jobs are not known.
         told = _unread(previous, report, holds=holds, reserved=reserved)
-        conditions = _conditions(told.pop("conditions"), previous, holds=holds)
+        conditions = _conditions(told.pop("conditions"), previous, report, holds=holds)
     else:
         told = status(workload, _status(workload, report, now))
-        conditions = _conditions(told.pop("conditions", []), previous, holds=holds)
+        conditions = _conditions(told.pop("conditions", []), previous, report, holds=holds)
         conditions = [_of_restart(one, previous, report, workload, told["restarts"]) for one in conditions]
         if holds or not reserved:
             _count(told["replicatedJobsStatus"], workload, holds=holds)
@@ -160,6 +161,8 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
         told.setdefault("restartsCountTowardsMax", 0)
     if holds:
         told.pop("terminalState", None)
+    if not report.phase.ended and previous.get("terminalState"):
+        told["terminalState"] = None  # It is tried again.
     return {**told, "conditions": timed([*conditions, condition(report)], previous, report.generation, now)}
 
 
@@ -210,7 +213,7 @@ def _status(workload: Workload, report: Report, now: datetime) -> Status:
     )
 
 
-def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
+def _conditions(told: list[Json], previous: Json, report: Report, *, holds: bool) -> list[Json]:
     """Return the conditions: without those that say too early that it has ended, with those that are over now."""
     found = {one["type"]: {key: one[key] for key in one if key != "lastTransitionTime"} for one in told}
     if holds:
@@ -219,6 +222,8 @@ def _conditions(told: list[Json], previous: Json, *, holds: bool) -> list[Json]:
     before = {one.get("type"): one.get("status") for one in cast("list[Json]", previous.get("conditions") or [])}
     if SUSPENDED[0] in before and SUSPENDED[0] not in found:
         found[SUSPENDED[0]] = _shown(RESUMED, is_true=False)
+    if before.get(FAILED) == "True" and report.phase is not Phase.FAILED:
+        found[FAILED] = _shown(RETRIED, is_true=False)
     if STARTED[0] in before and STARTED[0] not in found and STARTING[0] in found:
         found[STARTED[0]] = _shown(STARTED, is_true=False)
     return list(found.values())

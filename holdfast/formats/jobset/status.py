@@ -16,6 +16,7 @@ from holdfast.profiles.rules import RESTART
 COMPLETED: Final = ("Completed", "AllJobsCompleted", "jobset completed successfully")
 SUSPENDED: Final = ("Suspended", "SuspendedJobs", "jobset is suspended")
 RESUMED: Final = ("Suspended", "ResumeJobs", "jobset is resumed")
+RETRIED: Final = ("Failed", "RetryRequested", "jobset is tried again")
 STARTING: Final = (
     "StartupPolicyInProgress",
     "InOrderStartupPolicyInProgress",

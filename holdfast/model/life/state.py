@@ -358,6 +358,8 @@ class State(Payload):
     """Whether a look may go on to the removal (record 0086). A run of an earlier release goes on as it began."""
     shows_waits: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether a report may make the anchor before the first attempt (record 0096). Likewise."""
+    kueue_admits: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether Kueue counts its quota, which others get for good once it has failed: it is not tried again (row F8)."""
     begins_suspended: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether what is submitted suspended may be created so (record 0102). Likewise."""
     intent: Intent = Intent()

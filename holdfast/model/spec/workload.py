@@ -14,7 +14,7 @@ from holdfast import names
 from holdfast.model.base import Model, Time, Word
 from holdfast.model.entities.graph import Place
 from holdfast.model.gang.state import Gang
-from holdfast.model.labels import LABEL_NAME, check_label
+from holdfast.model.labels import KUEUE_QUEUE, LABEL_NAME, check_label
 from holdfast.model.spec.checkpoint import Checkpoint, CheckpointProtocol
 from holdfast.model.spec.component import Component
 from holdfast.model.spec.gang_members import check_gang, members_of
@@ -434,6 +434,12 @@ class Workload(Model):
     def expected_pods(self) -> int:
         """How many pods the whole workload should have."""
         return sum(component.expected_pods for component in self.components)
+
+    @property
+    def kueue_admits(self) -> bool:
+        """Whether Kueue counts its quota: a published custom resource that names a queue (row F8)."""
+        own = self.source.generation is None or self.source.api_version == names.API_VERSION
+        return KUEUE_QUEUE in self.source.labels and not own
 
     @property
     def listed_labels(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from holdfast.model import (
     Action,
@@ -11,6 +11,7 @@ from holdfast.model import (
     Observation,
     Scope,
     Stage,
+    StartStatus,
     State,
     Success,
     SuccessOperator,
@@ -92,10 +93,12 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
     found = rulings(state.policy, failures)
     whole = state.policy.success.operator is SuccessOperator.ANY
     lost = {one.failure.component for one in found if _is_for_good(one, seen) and (not whole or _is_whole(one, seen))}
-    beyond = _beyond(spec, state.policy.success, lost) if lost else ""
+    held_up = _held_up(spec, state, {one.failure.component for one in found if _is_for_good(one, seen)})
+    beyond = _beyond(spec, state.policy.success, lost, held_up) if lost or held_up else ""
     if beyond:
         # Other components keep their rulings: those neither end the workload nor come before the ones that do.
-        ending = lost.intersection(targets(spec, state.policy.success))
+        names = targets(spec, state.policy.success)
+        ending = lost.intersection(names).union(*(held_up[name] for name in names if name in held_up))
         found = [
             one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} ({title_of(one.rule)})")
             if one.failure.component in ending and _is_for_good(one, seen)
@@ -124,13 +127,51 @@ def _is_whole(ruling: Ruling, seen: Observation | None) -> bool:
     return view is None or view.copies is None or view.copies.failed >= view.copies.expected
 
 
-def _beyond(spec: Workload, success: Success, lost: Collection[str]) -> str:
-    """Return a message on why success is out of reach with these components lost; empty if it is not."""
+def _held_up(spec: Workload, state: State, failed: Collection[str]) -> dict[str, set[str]]:
+    """Return the components that are never created, each with the failed ones that had to be complete before it.
+
+    Runs of earlier releases go on as they began: there, such a component is waited for.
+    """
+    waiting = state.attempt.waiting if state.attempt is not None and state.shows_waits else ()
+    found: dict[str, set[str]] = {}
+    grows = bool(failed and waiting)
+    while grows:
+        before = len(found)
+        for one in spec.components:
+            if one.name not in waiting or one.name in found:
+                continue
+            complete = {after.component for after in one.after if after.status is StartStatus.COMPLETE}
+            causes = complete.intersection(failed).union(*(found.get(after.component, ()) for after in one.after))
+            if causes:
+                found[one.name] = causes
+        grows = len(found) > before
+    return found
+
+
+def _beyond(spec: Workload, success: Success, lost: Collection[str], held_up: Mapping[str, Collection[str]]) -> str:
+    """Return a message on why success is out of reach with these components lost; empty if it is not.
+
+    Args:
+        spec: The workload.
+        success: What its policy asks for.
+        lost: The components that have failed for good.
+        held_up: The components that are never created, each with the lost ones that it waits for.
+    """
     names = targets(spec, success)
-    missed = [name for name in names if name in lost]
+    missed = [name for name in names if name in lost or name in held_up]
     needs_all = success.operator is SuccessOperator.ALL
     if not missed or (not needs_all and len(missed) < len(names)):
         return ""
-    have = "has" if len(missed) == 1 else "have"
-    needs = f"success needs that {wanted(spec, success)}"
-    return f"success is out of reach: {needs}, and {spec.titles(missed)} {have} failed for good"
+    failed = [name for name in missed if name in lost]
+    waits = [name for name in missed if name not in lost]
+    told = [f"{spec.titles(failed)} {_have(failed)} failed for good"] if failed else []
+    if waits:
+        causes = {cause for name in waits for cause in held_up[name]}
+        first = [one.name for one in spec.components if one.name in causes]
+        waits_for = f"{spec.titles(waits)} {'waits' if len(waits) == 1 else 'wait'} for {spec.titles(first)}"
+        told.append(f"{waits_for}, which {_have(first)} failed for good")
+    return f"success is out of reach: success needs that {wanted(spec, success)}, and {', and '.join(told)}"
+
+
+def _have(names: Collection[str]) -> str:
+    return "has" if len(names) == 1 else "have"

@@ -138,6 +138,9 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             if counted_out(state):
                 why = "retry was asked for, but its graph counts it as ended: submit the graph again"
                 return cause(state, Reason.RETRY_REQUESTED, why, now)
+            if state.kueue_admits and state.outcome is Phase.FAILED and state.shows_waits:
+                why = "retry was asked for, but Kueue counts it as finished: delete it, and apply it again"
+                return cause(state, Reason.RETRY_REQUESTED, why, now)
             if not _can_retry(state):
                 nothing = "there is nothing to retry"
                 if displayed(state).phase is Phase.RESETTING:

@@ -21,7 +21,7 @@ def submitted(spec: Workload, now: datetime) -> State:
     if spec.source.generation is not None:
         # Its custom resource exists already, and receives the status from the start.
         asked = Asked(kind=spec.source.kind, generation=spec.source.generation, suspend=spec.suspend)
-        state = edit(state, asked=asked, anchored=True)
+        state = edit(state, asked=asked, anchored=True, kueue_admits=spec.kueue_admits)
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from holdfast.model import Attempt, Failure, FailureClass, Meeting, Reason, Scope, Stage, State, Workload
+from holdfast.model import Attempt, Failure, FailureClass, Meeting, Phase, Reason, Scope, Stage, State, Workload
 from holdfast.model.gang.orders import GangEnding
 from holdfast.model.gang.state import MEMBERS_MAXIMUM, Gang
 from holdfast.model.gang.status import CloseReason
@@ -64,12 +64,24 @@ def beginning(state: State) -> Attempt | None:
 
 
 def parting(state: State) -> Attempt | None:
-    """Return the attempt whose end to announce to the rendezvous: it is removed, or the outcome is settled."""
+    """Return the attempt whose end to announce to the rendezvous: it is removed, or the outcome is settled.
+
+    After a success, pods that start later are told there to end: so it waits until no pod can come any more.
+    """
     attempt = state.attempt
     if attempt is None or attempt.meeting is None or attempt.meeting.ended or not attempt.meeting.begun:
         return None
     going = attempt.stage in {Stage.REMOVING, Stage.FORCING, Stage.GONE}
-    return attempt if going or state.outcome is not None else None
+    waits = state.outcome is Phase.SUCCEEDED and state.shows_waits and not _is_idle(state, attempt)
+    return attempt if going or (state.outcome is not None and not waits) else None
+
+
+def _is_idle(state: State, attempt: Attempt) -> bool:
+    """Whether all objects of an attempt are seen to have ended, with all of its pods."""
+    seen = state.observation
+    if seen is None or seen.attempt != attempt.number or seen.occupies:
+        return False
+    return all(one.complete or one.failed for one in seen.components.values())
 
 
 def resizing(spec: Workload, state: State) -> Attempt | None:

@@ -1,6 +1,7 @@
 """The one decision function: what happens to this workload now.
 
-Precedence: user delete > held, unless it is retried > walltime > suspend and preempt > failure rules > membership.
+Precedence: user delete > held, unless it is retried > walltime > success > suspend and preempt > failure rules >
+membership.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
         preempted = state.intent.suspend_reason is Reason.PREEMPTED
         why = with_note("preempted" if preempted else "suspended", state.intent.note)
-        # A workload that has succeeded has freed its place: there is nothing to save or suspend (row L32).
-        done = _succeeded(spec, state) if spec.checkpoint is not None else ""
+        # A workload that has succeeded has freed its place: there is nothing to save or suspend, and what is complete
+        # would be deleted and run again (rows L32, J14). Runs of earlier releases go on as they began.
+        done = _succeeded(spec, state) if state.shows_waits or spec.checkpoint is not None else ""
         if done:
             return Succeed(done)
         first = before_suspension(spec, state, now, why)

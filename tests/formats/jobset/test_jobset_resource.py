@@ -24,6 +24,7 @@ from holdfast.model import (
     Reason,
     Report,
     Scope,
+    Source,
     SuspendMode,
 )
 from holdfast.workflows.operations.dispatch import target_of
@@ -401,3 +402,31 @@ def test_F16_a_suspension_in_place_is_known_by_its_suspended_jobs():
     parked = {"a": CopyCounts(expected=2, suspended=2), "b": CopyCounts(expected=1)}
     assert RESOURCE.is_deployed(shown(resource(), report(Phase.SUSPENDED, quota=False, copies=parked)))
     assert not RESOURCE.is_deployed(shown(resource(), report(Phase.SUSPENDED, quota=False)))
+
+
+@ROW("F16", level="pure")
+def test_F16_one_that_is_tried_again_has_not_failed():
+    document = resource()
+    failed = shown(document, report(Phase.FAILED, reason=Reason.RETRY_LIMIT_EXCEEDED))
+    assert (condition(failed, "Failed") or {})["status"] == "True"
+    for phase in (Phase.RESETTING, Phase.RUNNING, Phase.SUCCEEDED):
+        later = shown({**document, "status": failed}, report(phase, 8), NOON + timedelta(minutes=1))
+        again = condition(later, "Failed") or {}
+        told = (again["status"], again["reason"], again["lastTransitionTime"])
+        assert told == ("False", "RetryRequested", "2026-01-01T12:01:00Z"), phase
+        assert later["terminalState"] == ("Completed" if phase is Phase.SUCCEEDED else None), "a merge takes it away"
+    still = shown({**document, "status": failed}, report(Phase.FAILED, 8, quota=False))
+    assert ((condition(still, "Failed") or {})["status"], still["terminalState"]) == ("True", "Failed")
+    assert "terminalState" not in shown(document, report(Phase.RUNNING))
+
+
+@ROW("F8", level="pure")
+def test_F8_kueue_counts_the_quota_of_what_names_a_queue_in_the_cluster_and_of_nothing_else():
+    assert formats.asking(queued(), cluster="c").kueue_admits
+    assert not formats.asking(resource(), cluster="c").kueue_admits
+    submitted = jobset_of(replicated("a"))
+    submitted["metadata"] |= {"labels": QUEUED}
+    (workload,) = formats.read(submitted, cluster="c")
+    assert (workload.queue, workload.kueue_admits) == ("team", False)
+    own = workload.model_copy(update={"source": Source(api_version=names.API_VERSION, kind="Workload", generation=1)})
+    assert not own.kueue_admits

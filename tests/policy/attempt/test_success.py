@@ -10,9 +10,11 @@ from pydantic import ValidationError
 from holdfast.model import (
     Action,
     ActionKind,
+    After,
     ComponentView,
     ConditionType,
     CopyCounts,
+    Deletion,
     Match,
     OperationKind,
     Phase,
@@ -21,12 +23,16 @@ from holdfast.model import (
     Reason,
     Rule,
     Scope,
+    StartStatus,
     State,
     Success,
     SuccessOperator,
+    SuspendMode,
     Workload,
 )
+from holdfast.model.observation import Asked
 from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Observed
 from holdfast.profiles.streams import POLICY as STREAMS
 from tests.policy.lives.elements import Elements, config, job, jobs, streams
@@ -103,6 +109,24 @@ def test_J12_what_is_complete_as_soon_as_it_is_there_is_nobodys_success():
 
 
 @ROW("J12", level="pure")
+@ROW("A11", level="pure")
+@pytest.mark.parametrize("mode", SuspendMode)
+@pytest.mark.parametrize("last", ["", "Complete"])
+def test_J12_what_has_succeeded_is_not_suspended_by_whoever_asks_with_the_same_news(mode: SuspendMode, last: str):
+    one = life(policy(deletion=Deletion(suspend=mode)), "driver", "worker").says(driver="Complete")
+    before = Asked(kind="JobSet", generation=1)
+    one.state = edit(one.state, shows_waits=True, asked=before)  # As every run does that begins now.
+    one.views = {**one.views, "worker": edit(one.views["worker"], complete=last == "Complete")}
+    one.tell(Observed(one.look(asked=edit(before, generation=2, suspend=True))))
+    if last:
+        assert (one.state.outcome, one.state.reason) == (Phase.SUCCEEDED, Reason.COMPLETED)
+        assert not {"remove", "park"} & set(one.kinds())
+    else:
+        assert (one.state.outcome, one.state.phase) == (None, Phase.SUSPENDED)
+        assert one.kinds()[-1] == ("remove" if mode is SuspendMode.DELETE else "park")
+
+
+@ROW("J12", level="pure")
 def test_J12_a_failure_is_ruled_as_ever_until_success():
     one = life(policy(ALL, "driver")).says(helper="Failed")
     assert (one.state.restarts, one.state.reason) == (1, Reason.RESETTING)
@@ -165,6 +189,57 @@ def test_J19_the_workload_says_why_it_failed():
         "failed for good (rule fail-job): worker: BackoffLimitExceeded"
     )
     assert one.state.message in [each.message for each in one.state.causes]
+
+
+def ordered(given: Policy, *, last: StartStatus = StartStatus.COMPLETE) -> Elements:
+    """Return the life of a driver, a worker that waits until it is complete, and a helper that waits for the worker."""
+    worker = job("worker", after=(After(component="driver", status=StartStatus.COMPLETE),))
+    helper = job("helper", after=(After(component="worker", status=last),))
+    one = Elements(spec=jobs("driver", worker, helper, "free", policy=given))
+    one.state = edit(one.state, shows_waits=True)  # As every run does that begins now.
+    return one.up()
+
+
+@ROW("J13", level="pure")
+@ROW("J19", level="pure")
+@pytest.mark.parametrize("last", StartStatus)
+@pytest.mark.parametrize(
+    ("success", "fails"),
+    [
+        (policy(ALL, "worker", rules=(IGNORED,)), True),
+        (policy(ALL, "helper", rules=(IGNORED,)), True),
+        (policy(ANY, "worker", "helper", rules=(IGNORED,)), True),
+        (policy(ANY, "helper", "free", rules=(IGNORED,)), False),
+        (policy(ALL, "free", rules=(IGNORED,)), False),
+    ],
+)
+def test_J19_what_waits_for_a_job_left_failed_never_succeeds(success: Policy, fails: bool, last: StartStatus):
+    one = ordered(success, last=last).says(driver="Failed")
+    assert one.state.restarts == 0
+    assert (one.state.phase, "observe" in one.kinds()) == (Phase.FAILED if fails else Phase.RUNNING, fails)
+    if fails:
+        assert one.state.reason is Reason.SUCCESS_UNREACHABLE
+        assert one.state.outcome_failure is not None
+        assert one.state.outcome_failure.component == "driver"
+
+
+@ROW("J19", level="pure")
+def test_J19_it_says_what_waits_and_for_what():
+    one = ordered(policy(ALL, "worker", rules=(IGNORED,))).says(driver="Failed")
+    assert one.state.message == (
+        "success is out of reach: success needs that Job worker is complete, and Job worker waits for Job driver, "
+        "which has failed for good (rule fail-job): driver: BackoffLimitExceeded"
+    )
+
+
+@ROW("J13", level="pure")
+def test_J19_what_was_created_before_the_failure_goes_on():
+    one = ordered(policy(ALL, "worker", rules=(IGNORED,))).says(driver="Complete")
+    assert "worker" in one.views
+    one.pods("worker", running=2)
+    one.says(driver="Failed")
+    assert one.state.outcome is None
+    assert one.says(worker="Complete").state.phase is Phase.SUCCEEDED
 
 
 @ROW("J19", level="pure")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Intent, OperationKind, Phase, Policy, Reason, Stage, Timings
+from holdfast.model import Intent, OperationKind, Phase, Policy, Reason, Source, Stage, Timings
+from holdfast.model.labels import KUEUE_QUEUE
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.status.explain import explain_of
@@ -96,6 +97,24 @@ def test_retry_means_something_only_where_there_is_a_pause_or_a_failure_that_is_
     assert after.intent.retry is may
     refused = "retry was asked for, but there is nothing to retry"
     assert (after.causes[-1].message == refused) is not may
+
+
+@ROW("F8", level="pure")
+def test_F8_one_whose_quota_kueue_has_given_to_others_is_not_tried_again():
+    source = Source(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", generation=1, labels={KUEUE_QUEUE: "team"})
+    assert submitted(workload(source=source), START).kueue_admits
+    assert not submitted(workload(source=edit(source, labels={})), START).kueue_admits
+    life = moment("failed and kept")
+    state = edit(life.state, kueue_admits=True, shows_waits=True)  # As every run does that begins now.
+    after = fold(state, Retried("again"), life.now)
+    assert after.causes[-1].message == (
+        "retry was asked for, but Kueue counts it as finished: delete it, and apply it again"
+    )
+    assert decide(life.spec, after, life.now) == decide(life.spec, state, life.now)
+    spec = edit(life.spec, source=source)
+    assert explain_of(spec, state, life.now).unblock.startswith("delete the JobSet, and apply it again: Kueue counts")
+    pausing = moment("pausing")
+    assert fold(edit(pausing.state, kueue_admits=True), Retried(), pausing.now).intent.retry, "its quota is its own"
 
 
 def test_a_second_cancellation_is_no_news():

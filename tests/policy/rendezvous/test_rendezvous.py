@@ -42,6 +42,15 @@ def test_T1_one_of_four_fails_and_the_gang_has_failed(first: int) -> None:
     assert one.state.round == 1
 
 
+@ROW("T1", level="pure")
+@ROW("T6", level="pure")
+def test_T6_who_comes_after_the_success_is_told_to_end_well() -> None:
+    one = Meeting(2, 4).start("a", "b").succeeds("a", "b")
+    assert one.state.closed is CloseReason.SUCCEEDED
+    one.wait(3600).join("c")
+    assert (one.told["c"].kind, one.told["c"].exit_code) == (DirectiveKind.FINISH, 0)
+
+
 @ROW("T2", level="pure")
 def test_T2_the_rest_may_finish_200_s_later() -> None:
     one = Meeting().start(*FOUR).succeeds("a")

@@ -15,6 +15,7 @@ from holdfast.policy.sides.gang import REASONS, GangScale, beginning, parting, r
 from holdfast.policy.status.report import WARNINGS
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
+    Cancelled,
     GangBegun,
     GangParted,
     GangResized,
@@ -228,6 +229,30 @@ def test_the_rendezvous_of_what_has_ended_is_told_so() -> None:
         one = told(gang(), reason)
         assert parting(one.state) is attempt(one)
         assert beginning(one.state) is None
+
+
+@ROW("T6", level="pure")
+def test_T6_after_a_success_the_rendezvous_stays_for_pods_that_start_late_until_all_have_ended() -> None:
+    one = gang()
+    one.state = edit(one.state, shows_waits=True)
+    told(one, CloseReason.SUCCEEDED, "all 2 members have succeeded")
+    assert one.state.outcome is Phase.SUCCEEDED
+    assert parting(one.state) is None, "its pods still run"
+    one.sees(succeeded=2, pending=2)
+    assert parting(one.state) is None, "two are still to come"
+    one.sees(succeeded=4)
+    assert parting(one.state) is None, "its Job may still make some"
+    one.sees(succeeded=4, complete=True)
+    assert parting(one.state) is attempt(one)
+
+
+@ROW("T6", level="pure")
+def test_T6_the_rendezvous_of_a_success_is_told_when_it_is_removed_at_the_latest() -> None:
+    one = gang()
+    one.state = edit(one.state, shows_waits=True)
+    told(one, CloseReason.SUCCEEDED, "all 2 members have succeeded").sees(succeeded=2, pending=2)
+    one.tell(Cancelled())
+    assert parting(one.state) is attempt(one)
 
 
 def test_a_word_of_another_attempt_or_a_second_one_changes_nothing() -> None:
