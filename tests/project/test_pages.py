@@ -51,3 +51,10 @@ def test_each_page_of_the_site_is_in_its_navigation_or_left_out_by_name() -> Non
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if page not in settings and not page.startswith("decisions/0")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_page_upgrades_the_chart_without_its_new_defaults(page: Path) -> None:
+    """With `--reuse-values` the templates read sections that the last release's values do not have, and fail."""
+    upgrades = re.findall(r"helm upgrade[^`]*", page.read_text(encoding="utf-8"))
+    assert [one for one in upgrades if "--reset-then-reuse-values" not in one] == []
