@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
-    from holdfast.model import Status
+    from holdfast.model import Phase, Status
 
 
 class NotGiven(Enum):
@@ -213,6 +213,24 @@ class WorkloadFailed(HoldfastError):
         return f"{text} (attempt {status.attempt}, restarts {status.restarts})"
 
 
+class EndedFirst(HoldfastError):
+    """The workload ended before it reached what somebody waited for; `phase` is the phase it ended in."""
+
+    def __init__(self, where: str, phase: Phase, message: str = "") -> None:
+        self.where = where
+        self.phase = phase
+        self.message = message
+        super().__init__(where, phase, message)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended as Failed."""
+        return self.phase.value == "Failed"
+
+    def __str__(self) -> str:
+        return f"{self.where} ended {self.phase.value} before that was reached: {self.message}"
+
+
 def field_path(loc: Sequence[str | int], prefix: str = "") -> str:
     """Return a location as a user would write it: `components[0].template`, `annotations[example.com/key]`."""
     path = prefix
@@ -222,6 +240,11 @@ def field_path(loc: Sequence[str | int], prefix: str = "") -> str:
         else:
             path += f".{part}" if path else part
     return path
+
+
+def one_line(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """Return a validation error of pydantic as one line: each field, what is expected there, and what was found."""
+    return "; ".join(map(str, problems_of(error, model)))
 
 
 def problems_of(error: ValidationError, model: type[BaseModel] | None = None, prefix: str = "") -> tuple[Problem, ...]:

@@ -358,6 +358,12 @@ def workflow_id(cluster: str, namespace: str, name: str, kind: str = "") -> str:
     return f"workload/{cluster}/{place}"
 
 
+def workflow_ids(cluster: str, namespace: str, name: str) -> list[str]:
+    """Return the workflow ids that a workload may have of which a person says NAME, or KIND/NAME."""
+    kind, _, own = name.rpartition("/")
+    return [workflow_id(cluster, namespace, own, one) for one in ((kind,) if kind else ("", *KINDS_IN_IDS))]
+
+
 def is_own_manager(managed_by: str) -> bool:
     """Whether a document's `managedBy` names an installation of Holdfast."""
     group, _, name = managed_by.partition("/")

@@ -28,7 +28,7 @@ from holdfast.cli.workloads import (
     validate,
     watch,
 )
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, one_line
 
 
 class Refusing(TyperGroup):
@@ -55,8 +55,14 @@ class Refusing(TyperGroup):
         except HoldfastError as error:
             _refuse(error, exit_code_of(error), ctx.params["verbose"])
         except ValueError as error:
+            from pydantic import ValidationError
+
             from holdfast.worker.runtime.settings import SettingsError
 
+            if isinstance(error, ValidationError):
+                refused = HoldfastError(f"{error.title}: {one_line(error)}")
+                refused.__cause__ = error
+                _refuse(refused, EXIT_REFUSED, ctx.params["verbose"])
             if not isinstance(error, SettingsError):
                 raise
             _refuse(error, EXIT_REFUSED, ctx.params["verbose"])

@@ -178,7 +178,9 @@ def explained(error: RPCError, place: Place) -> HoldfastError:
         )
     if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED}:
         return NotReachable("Temporal", str(place), _REMEDY_DENIED, _short(error))
-    if "search attribute" in error.message.lower():
+    # Another attribute is the caller's own: a typo in a query.
+    named = set(re.findall(r"\w+", error.message)) & names.SEARCH_ATTRIBUTES.keys()
+    if named and "search attribute" in error.message.lower():
         return HoldfastError(
             f"Temporal at {place} lacks Holdfast's search attributes ({_short(error)}): "
             "`holdfast doctor --fix` adds them"

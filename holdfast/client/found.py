@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
@@ -33,6 +34,14 @@ async def find(client: Client, place: Place, workflow_id: str) -> Begun | None:
     if description is None:
         return None
     return Begun(description.id, await uid_of(description), description.run_id)
+
+
+def several(namespace: str, name: str, ids: Sequence[str]) -> HoldfastError:
+    """Return the error that says that a name is that of several workloads, and how to name one of them."""
+    return HoldfastError(
+        f"{namespace}/{name} is the name of {len(ids)} workloads ({', '.join(ids)}): give the kind, as "
+        f"{namespace}/{names.KINDS_IN_IDS[-1]}/{name}, or {namespace}/appwrapper/{name} for the one whose id has none"
+    )
 
 
 def check_own(what: str, own: str, found: str) -> None:

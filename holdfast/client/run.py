@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -32,7 +33,7 @@ from holdfast.client.pending import activities_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.summary import abandoned
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
-from holdfast.errors import AlreadyEnded, HoldfastError, WorkloadFailed, WorkloadNotFound
+from holdfast.errors import AlreadyEnded, EndedFirst, HoldfastError, WorkloadFailed, WorkloadNotFound, one_line
 from holdfast.model import Explanation, Phase, Reason, Status
 from holdfast.model.gang.status import GangStatus
 from holdfast.policy.values.edit import edit
@@ -374,7 +375,10 @@ class Run:
         """
         from holdfast.policy.sides.gang import GangScale
 
-        change = GangScale(max=most, min=least, note=note)
+        try:
+            change = GangScale(max=most, min=least, note=note)
+        except ValidationError as error:
+            raise HoldfastError(f"{self._where} cannot have that size: {one_line(error, GangScale)}") from error
         size = await self._update(names.UPDATE_SCALE, change, dict[str, int], "another size")
         return size["min"], size["max"]
 
@@ -423,17 +427,30 @@ class Run:
             raise self._explained(error) from error
 
     async def submitted(self) -> Workload:
-        """Return the workload as submitted, from the history of its run."""
-        from holdfast.model import Workload
+        """Return the workload as submitted, from the history of its run.
 
+        Raises:
+            HoldfastError: if it was started with what is no workload; the message names the fields.
+        """
         try:
             async for event in self.handle.fetch_history_events(page_size=1):
                 payloads = event.workflow_execution_started_event_attributes.input.payloads
                 values = await self.client.data_converter.decode(payloads[:1], [dict])
-                return Workload.model_validate(values[0])
+                return self._started_with(values[0])
         except RPCError as error:
             raise self._explained(error) from error
         raise WorkloadNotFound(self.workflow_id, "its history is gone: submit its file again")
+
+    def _started_with(self, document: Any) -> Workload:
+        from holdfast.model import Workload
+
+        try:
+            return Workload.model_validate(document)
+        except ValidationError as error:
+            raise HoldfastError(
+                f"{self._where} was started with what is no workload: {one_line(error, Workload)}: "
+                "correct its file, and submit it again"
+            ) from error
 
     async def result(self) -> Status:
         """Wait for the outcome, Succeeded or Cancelled, and return the status. This does not wait for the cleanup.
@@ -484,15 +501,14 @@ class Run:
             through_holds: Whether to keep waiting while it is Held: nothing happens to it until a person decides.
 
         Raises:
-            HoldfastError: if the workload ends first or is Held, or a later submission has taken its name.
+            EndedFirst: if the workload ends first; `phase` says how.
+            HoldfastError: if it is Held, or a later submission has taken its name.
         """
         async for view in self.watch():
             if reached(view.status):
                 return view
             if view.closed or (view.phase.ended and not through_ends):
-                raise HoldfastError(
-                    f"{self._where} ended {view.phase.value} before that was reached: {view.status.message}"
-                )
+                raise EndedFirst(self._where, view.phase, view.status.message)
             if view.status.reason is Reason.HELD and not through_holds:
                 raise HoldfastError(
                     f"{self._where} is held until a person decides: {view.status.message}; `holdfast retry` removes "

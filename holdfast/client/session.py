@@ -214,20 +214,14 @@ class Holdfast:
             WorkloadNotFound: if there is none, or Temporal no longer knows it.
             HoldfastError: if no cluster is named, or several workloads have this name.
         """
-        from holdfast.client.found import find
+        from holdfast.client.found import find, several
 
-        within, (kind, _, own) = self.require_cluster(cluster), name.rpartition("/")
-        kinds = (kind,) if kind else ("", *names.KINDS_IN_IDS)
-        ids = [names.workflow_id(within, namespace, own, one) for one in kinds]
+        ids = names.workflow_ids(self.require_cluster(cluster), namespace, name)
         found = [one for one in await asyncio.gather(*(find(self.client, self.place, id_) for id_ in ids)) if one]
         if not found:
             raise WorkloadNotFound(ids[0])
         if len(found) > 1:
-            several = ", ".join(one.workflow_id for one in found)
-            raise HoldfastError(
-                f"{namespace}/{own} is the name of {len(found)} workloads ({several}): give the kind, as "
-                f"{namespace}/{kinds[-1]}/{own}, or {namespace}/appwrapper/{own} for the one whose id has none"
-            )
+            raise several(namespace, name, [one.workflow_id for one in found])
         return self._run(found[0])
 
     def run_of(self, summary: Summary) -> Run:

@@ -3,7 +3,8 @@
 Pods are counted for the known kinds of `pods.py`; any other object has none, unless its annotation
 `holdfast.dev/pod-sets` declares them: `[{"path": "template.spec.template", "replicas": 3}]`. The settings of
 `settings.py` may be set as annotations on any of the objects: `holdfast.dev/failureGracePeriod: 30s`,
-`holdfast.dev/retryLimit: "5"`, `holdfast.dev/profile: streams`.
+`holdfast.dev/retryLimit: "5"`, `holdfast.dev/profile: streams`. The label `kueue.x-k8s.io/queue-name` names the queue
+as the annotation `holdfast.dev/queue` does, and is taken off the object.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from holdfast.formats.pods import (
     status_problems,
     status_rule,
 )
+from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, without_queue
 from holdfast.formats.references import with_config
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated
@@ -64,13 +66,15 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
         pod_sets = _pod_sets(document.content, place, problems)
         problems.extend(_at(place, status_problems(document.content)))
         given.extend(_given(document.content, place, problems))
+        template = without_queue(document.content)
+        problems.extend(_at(place, queues_under(template, [one.path for one in pod_sets], "the object")))
         if len(problems) > before:
             continue
         try:
             components.append(
                 Component(
                     name=component_name(index, document.content),
-                    template=document.content,
+                    template=template,
                     pod_sets=pod_sets,
                     status=status_rule(document.content),
                 )
@@ -183,7 +187,10 @@ def _pod_sets(content: Json, place: str, problems: list[Problem]) -> tuple[PodSe
 
 
 def _given(content: Json, place: str, problems: list[Problem]) -> Iterable[Given]:
-    """Yield the settings among an object's annotations; a misspelled name is a problem."""
+    """Yield the settings among an object's annotations, and the queue of its label; a misspelled name is a problem."""
+    queue = queue_in(content)
+    if queue is not None:
+        yield Given(f"{place}: metadata.labels[{LABEL_QUEUE}]", "queue", queue)
     annotations: Any = inside(content, "metadata", "annotations")
     if not isinstance(annotations, dict):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from holdfast import names
 from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
 from holdfast.formats.native_resource import KIND, RESOURCE
 from holdfast.formats.pods import infer, status_problems, status_rule
+from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, without_queue
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Source, Status, Workload
@@ -59,6 +61,7 @@ def _read_one(document: Document, context: Context) -> Workload:
     content["policy"] = _policy(content.get("policy", {}), context, usual)
     content["components"] = _components(content.get("components"), least if isinstance(least, int) else None)
     problems += _status_problems(content["components"], prefix)
+    problems += _queue_problems(content["components"], prefix)
     if problems:
         raise InvalidWorkload(problems, str(document))
     content.setdefault("source", SOURCE.model_dump(mode="json"))
@@ -123,6 +126,20 @@ def _status_problems(components: Any, prefix: str) -> list[Problem]:
     return found
 
 
+def _queue_problems(components: Any, prefix: str) -> list[Problem]:
+    """Return a problem for each component, or pod template of it, that names a queue of its own (row F10)."""
+    found: list[Problem] = []
+    for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
+        template, declared = inside(one, "template"), inside(one, "podSets")
+        if isinstance(template, dict):
+            path = f"{prefix}.components[{index}].".lstrip(".")
+            pods = [inside(each, "path") for each in cast("list[Any]", declared if isinstance(declared, list) else [])]
+            places = ["template", *(each for each in pods if isinstance(each, str))]
+            queued = queues_under(cast("Json", template), places, "the Workload")
+            found += [replace(each, path=path + each.path) for each in queued]
+    return found
+
+
 def _unwrapped(content: Json, problems: list[Problem]) -> Json:
     """Return the fields of `spec`, plus the name, namespace and labels of `metadata`."""
     allowed = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -136,13 +153,21 @@ def _unwrapped(content: Json, problems: list[Problem]) -> Json:
             problems.append(Problem(key, "expected an object", part))
             part = {}
         parts.append(cast("Json", part))
-    metadata, spec = parts
+    metadata, spec = parts[0], dict(parts[1])
     for key in ("name", "namespace", "labels"):
         if key in spec:
             problems.append(Problem(f"spec.{key}", f"belongs to metadata.{key}"))
     manager: Any = spec.get(MANAGED_BY, names.MANAGED_BY)
     if not isinstance(manager, str) or not names.is_own_manager(manager):
         raise ManagedElsewhere(f"{KIND} {metadata.get('name')}", str(manager))
+    queue = queue_in({"metadata": metadata})
+    if queue is not None and spec.get("queue") is None:
+        spec["queue"] = queue
+    elif queue is not None and spec["queue"] != queue:
+        problems.append(
+            Problem(f"metadata.labels[{LABEL_QUEUE}]", f"contradicts spec.queue, which is {spec['queue']!r}", queue)
+        )
+    metadata = without_queue({"metadata": metadata})["metadata"]
     taken = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key) is not None}
     if "uid" in metadata and isinstance(taken.get("labels"), dict):
         # In a cluster it has our marks, too, which are no labels of its pods.

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast import names
 from holdfast.errors import DocumentWarning, InvalidWorkload, ManagedElsewhere, Problem, problems_of
+from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.formats.registry import Context
 from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated
 from holdfast.formats.text import Document, Json, inside
@@ -152,6 +153,41 @@ def workload_of(
         # A problem of the whole workload, such as its size, is reported at its components.
         problems = [replace(one, path=one.path or places["components"]) for one in found]
         raise InvalidWorkload(problems, source) from None
+
+
+def queue_in(document: Json) -> str | None:
+    """Return the queue that an object's label names, in any format; an empty one names none, as Kueue reads it."""
+    queue = inside(document, "metadata", "labels", LABEL_QUEUE)
+    return queue if isinstance(queue, str) and queue else None
+
+
+def without_queue(document: Json) -> Json:
+    """Return an object without the label of its queue: under an attempt, Kueue would queue it again (row F10)."""
+    if queue_in(document) is None:
+        return document
+    metadata: Json = document["metadata"]
+    labels = {key: value for key, value in metadata["labels"].items() if key != LABEL_QUEUE}
+    return {**document, "metadata": {**metadata, "labels": labels}}
+
+
+def queues_under(template: Json, places: Sequence[str], owner: str) -> list[Problem]:
+    """Return a problem for each of a component's places that has the label of a queue (row F10).
+
+    Args:
+        template: The component.
+        places: Where labels stand: `template` for the component itself, and the paths of its pod templates.
+        owner: What should have the label instead.
+    """
+    found: list[Problem] = []
+    for place in dict.fromkeys(places):
+        try:
+            labels = inside(template if place == "template" else pod_template(template, place), "metadata", "labels")
+        except PathProblem:
+            continue  # Reported at the declared path.
+        if (queue := inside(labels, LABEL_QUEUE)) is not None:
+            where = f"{place}.metadata.labels[{LABEL_QUEUE}]"
+            found.append(Problem(where, f"expected none: give {owner} itself the queue", queue))
+    return found
 
 
 class Reader(Protocol):

@@ -124,6 +124,24 @@ def test_name_is_for_one_workload() -> None:
     assert run("submit", str(JOB), str(ROOT / "examples" / "job.yaml"), "--dry-run", "--name", "x").exit_code == 2
 
 
+@pytest.mark.parametrize("command", [("submit", "--dry-run"), ("validate",), ("configure",)])
+def test_a_name_that_is_none_is_refused_in_one_line(command: tuple[str, ...]) -> None:
+    result = run(command[0], str(JOB), "--name", "Bad Name", *command[1:])
+    assert result.exit_code == 2, result.exception
+    (line,) = result.output.splitlines()
+    assert "--name 'Bad Name' cannot be taken: name: 'Bad Name': expected a Kubernetes name, at most 240" in line
+
+
+def test_a_value_that_nobody_has_checked_before_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever model refuses it: no traceback, and not the exit code of a failed workload."""
+    monkeypatch.setattr("holdfast.cli.cluster.about.versions", lambda: Workload.model_validate({"name": 3}))
+    result = run("version")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: Workload: ")
+    assert "name: expected text: write it in quotes (found 3)" in line
+
+
 def test_the_schema_is_the_published_one() -> None:
     published = json.loads((ROOT / "docs" / "schema" / "workload.schema.json").read_text())
     assert json.loads(run("schema").stdout) == published

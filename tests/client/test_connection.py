@@ -31,6 +31,17 @@ def test_a_server_that_is_away_is_not_reachable(status: RPCStatusCode, message: 
     assert isinstance(explained(RPCError(message, status, b""), PLACE), NotReachable)
 
 
+def test_a_search_attribute_of_ones_own_that_is_misspelt_is_not_taken_for_one_that_is_missing():
+    missing = "Namespace default has no mapping defined for search attribute HoldfastPhase"
+    assert "`holdfast doctor --fix` adds them" in str(explained(invalid(missing), PLACE))
+    misspelt = "invalid query: column name 'HoldfastPhaze' is not a valid search attribute"
+    assert str(explained(invalid(misspelt), PLACE)) == f"Temporal at {PLACE}: {misspelt}"
+
+
+def invalid(message: str) -> RPCError:
+    return RPCError(message, RPCStatusCode.INVALID_ARGUMENT, b"")
+
+
 @pytest.mark.parametrize(
     ("status", "message"),
     [(RPCStatusCode.UNKNOWN, "an internal error"), (RPCStatusCode.INVALID_ARGUMENT, "transport error")],

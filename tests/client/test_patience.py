@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from holdfast.cli.common.options import exit_code_of
 from holdfast.client import patience
+from holdfast.client.connection import Place
 from holdfast.client.patience import Patience
-from holdfast.errors import HoldfastError, NotAnswering, NotReachable
+from holdfast.client.run import Run
+from holdfast.client.views import StatusView
+from holdfast.errors import EndedFirst, HoldfastError, NotAnswering, NotReachable
+from holdfast.model import Phase, Reason, Status
 
 AWAY = NotReachable("Temporal", "here:7233", "start it", "refused", passing=True)
 SILENT = NotAnswering("provisioner/dev: no worker answers: last poll 12s ago")
@@ -53,3 +60,41 @@ async def test_D52_an_outage_of_temporal_and_one_of_its_workers_are_waited_throu
 async def test_what_is_refused_is_not_waited_for(error: HoldfastError):
     with pytest.raises(type(error)):
         await Patience().ask(Answers(error))
+
+
+class Ending(Run):
+    """A run whose recorded status is known: it has ended."""
+
+    async def watch(self) -> AsyncIterator[StatusView]:
+        status = Status.model_validate(
+            {"name": "train", "namespace": "team", "cluster": "dev", "uid": "u", "since": "2026-01-01T00:00:00Z"}
+            | {"phase": self.uid, "reason": Reason.RETRY_LIMIT_EXCEEDED, "message": "restarts 3 of 3"}
+        )
+        yield StatusView(status=status, fresh=False, closed=True)
+
+
+def ending(phase: Phase) -> Run:
+    nobody: Any = None
+    return Ending(nobody, Place("here:7233", "default"), "workload/dev/team/train", phase.value)
+
+
+@pytest.mark.row("E5", level="pure")
+@pytest.mark.parametrize(("phase", "code"), [(Phase.FAILED, 1), (Phase.CANCELLED, 2)])
+async def test_E5_what_ends_before_what_is_waited_for_says_how_and_a_failure_has_its_exit_code(phase: Phase, code: int):
+    with pytest.raises(EndedFirst, match=f"ended {phase.value} before that was reached: restarts 3 of 3") as told:
+        await ending(phase).until(lambda status: status.phase is Phase.RUNNING)
+    assert exit_code_of(told.value) == code
+
+
+async def test_a_size_that_no_gang_can_have_is_refused_before_anybody_is_asked():
+    with pytest.raises(HoldfastError) as told:
+        await ending(Phase.RUNNING).scale(0)
+    assert "cannot have that size: max: expected greater than or equal to 1 (found 0)" in str(told.value)
+
+
+def test_a_run_that_was_started_with_what_is_no_workload_says_which_field():
+    with pytest.raises(HoldfastError) as told:
+        ending(Phase.FAILED)._started_with({"name": "Bad Name"})  # pyright: ignore[reportPrivateUsage] as read
+    assert "was started with what is no workload: " in str(told.value)
+    assert "name: 'Bad Name': expected a Kubernetes name" in str(told.value)
+    assert "\n" not in str(told.value)

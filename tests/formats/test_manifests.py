@@ -115,6 +115,44 @@ def test_settings_are_annotations_on_any_of_the_objects() -> None:
     assert (workload.queue, workload.priority, workload.run_as, workload.suspend) == ("gpu", 9, "trainer", True)
 
 
+LABEL = "kueue.x-k8s.io/queue-name"
+
+
+@pytest.mark.row("F10", level="pure")
+def test_F10_the_label_of_a_queue_names_the_workloads_queue_and_is_taken_off_the_object() -> None:
+    queued = job()
+    queued["metadata"]["labels"] = {LABEL: "gpu", "team": "a"}
+    workload = one([annotated(config_map(), queue="gpu"), queued])
+    assert workload.queue == "gpu"
+    assert workload.components[1].template["metadata"]["labels"] == {"team": "a"}
+    bare = pod()
+    bare["metadata"]["labels"] = {LABEL: "gpu"}
+    workload = one(bare)
+    assert (workload.queue, workload.components[0].template["metadata"]["labels"]) == ("gpu", {})
+    assert bare["metadata"]["labels"] == {LABEL: "gpu"}, "what was given stays as it was"
+
+
+@pytest.mark.row("U14", level="pure")
+def test_a_label_that_names_another_queue_or_none_or_stands_in_a_pod_template_is_refused() -> None:
+    queued = job()
+    queued["metadata"]["labels"] = {LABEL: "gpu"}
+    (problem,) = refusal([annotated(config_map(), queue="cpu"), queued])
+    assert str(problem) == (
+        f"Job train: metadata.labels[{LABEL}]: contradicts ConfigMap settings: metadata.annotations"
+        "[holdfast.dev/queue], which is 'cpu' (found 'gpu')"
+    )
+    queued["metadata"]["labels"] = {LABEL: "no.dots"}
+    (problem,) = refusal(queued)
+    assert problem.path == f"Job train: metadata.labels[{LABEL}]"
+    inside = job()
+    inside["spec"]["template"]["metadata"] = {"labels": {LABEL: "gpu"}}
+    (problem,) = refusal(inside)
+    assert str(problem) == (
+        f"Job train: spec.template.metadata.labels[{LABEL}]: expected none: "
+        "give the object itself the queue (found 'gpu')"
+    )
+
+
 @pytest.mark.row("U14", level="pure")
 @pytest.mark.parametrize(
     ("name", "value", "says"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -106,6 +107,40 @@ def test_F17_one_that_another_controller_runs_is_refused(manager: Any) -> None:
 def test_F17_what_is_wrong_with_it_is_told_with_its_field() -> None:
     with pytest.raises(InvalidWorkload, match=r"spec\.priority"):
         formats.asking(resource(priority=11), cluster="c")
+
+
+LABEL = "kueue.x-k8s.io/queue-name"
+
+
+def queued(name: str, **spec: Any) -> dict[str, Any]:
+    document = resource(**spec)
+    document["metadata"]["labels"][LABEL] = name
+    return document
+
+
+@pytest.mark.row("F10", level="pure")
+def test_F10_the_label_of_a_queue_names_its_queue_and_goes_to_no_pod() -> None:
+    for document in (queued("gpu"), queued("gpu", queue="gpu"), queued("gpu", queue=None)):
+        asked = formats.asking(document, cluster="c")
+        assert (asked.queue, asked.labels) == ("gpu", {"team": "a"})
+    assert formats.asking(queued(""), cluster="c").queue == "default"
+
+
+@pytest.mark.row("F10", level="pure")
+def test_F10_another_queue_than_its_spec_names_or_one_of_a_component_is_refused() -> None:
+    with pytest.raises(InvalidWorkload) as caught:
+        formats.asking(queued("gpu", queue="cpu"), cluster="c")
+    (problem,) = caught.value.problems
+    assert str(problem) == f"metadata.labels[{LABEL}]: contradicts spec.queue, which is 'cpu' (found 'gpu')"
+    component = copy.deepcopy(COMPONENT)
+    component["template"]["metadata"]["labels"] = {LABEL: "gpu"}
+    component["template"]["spec"]["template"]["metadata"] = {"labels": {LABEL: "gpu"}}
+    with pytest.raises(InvalidWorkload) as caught:
+        formats.asking(resource(components=[component]), cluster="c")
+    assert [one.path for one in caught.value.problems] == [
+        f"spec.components[0].template.metadata.labels[{LABEL}]",
+        f"spec.components[0].template.spec.template.metadata.labels[{LABEL}]",
+    ]
 
 
 CASES = [

@@ -180,6 +180,31 @@ def test_the_command_names_what_it_could_not_keep(monkeypatch: pytest.MonkeyPatc
     assert "not kept: workload/dev/../x, run run" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("given", "kinds", "says"),
+    [
+        ("train", ("",), ""),
+        ("research/appwrapper/train", ("",), ""),
+        ("train", ("jobset",), ""),
+        ("research/jobset/train", ("", "jobset"), ""),
+        ("train", ("", "jobset"), "research/train is the name of 2 workloads"),
+        ("research/jobset/train", ("",), "s3://kept/lives has only what `holdfast archive` kept there"),
+    ],
+)
+def test_F7_a_life_of_each_kind_is_found_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, given: str, kinds: tuple[str, ...], says: str
+):
+    shelf = Shelf()
+    for kind in kinds:
+        place = "/".join(filter(None, ("s3://kept/lives/workload/dev/research", kind, "train")))
+        shelf._objects |= {f"{place}/{file.name}": file.read_bytes() for file in LIFE}
+    monkeypatch.setattr(archive, "opened", lambda source: Archive(cast("Any", shelf), source))
+    asked = ["history", given, "--archive", "s3://kept/lives", "--cluster", "dev", "-n", "research", "-o", "json"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == (2 if says else 0), done.output
+    assert says in done.stderr
+
+
 @pytest.mark.parametrize("wrong", ["histories", "s3://bucket", "s3://bucket/", "s3://bucket/prefix/", "gs://b/prefix"])
 def test_a_source_that_is_no_bucket_and_prefix_is_refused(wrong: str):
     with pytest.raises(HoldfastError, match="expected s3://bucket/prefix"):

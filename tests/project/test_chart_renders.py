@@ -161,7 +161,7 @@ def test_a_development_server_has_the_columns_and_is_closed_to_all_but_the_worke
 
 
 def test_values_of_a_release_without_a_development_server_and_traces_still_do():
-    """`helm upgrade --reuse-values` adds no defaults of sections that the last release did not have."""
+    """A wrapper chart, or a person who keeps the old values, may lack sections that the last release did not have."""
     assert rendered("--set", "temporal.devServer=null,traces=null") == rendered()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.common.options import EXIT_REFUSED, HERE, Chosen, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import emit, say
+from holdfast.errors import WorkloadNotFound
 
 if TYPE_CHECKING:
     from holdfast.past import Story
@@ -67,14 +69,32 @@ def archived(source: str, named: Chosen, place: Place) -> Story:
     """Return the latest life of a workload that an archive has.
 
     Raises:
-        HoldfastError: if it has none, or cannot be read.
+        WorkloadNotFound: if it has none.
+        HoldfastError: if it has several workloads of that name, or cannot be read.
     """
     from holdfast import names
+    from holdfast.client.found import several
     from holdfast.codec.options import from_environment
     from holdfast.past.archive import opened
 
-    workflow_id = names.workflow_id(place.required(), named.namespace, named.name)
-    return asyncio.run(opened(source).story(workflow_id, from_environment()["data_converter"]))
+    ids, kept = names.workflow_ids(place.required(), named.namespace, named.name), opened(source)
+    converter = from_environment()["data_converter"]
+
+    async def go() -> dict[str, Story]:
+        found: dict[str, Story] = {}
+        for one in ids:
+            with suppress(WorkloadNotFound):
+                found[one] = await kept.story(one, converter)
+        return found
+
+    found = asyncio.run(go())
+    if not found:
+        raise WorkloadNotFound(
+            ids[0], f"{source} has only what `holdfast archive` kept there; while Temporal has it, leave out --archive"
+        )
+    if len(found) > 1:
+        raise several(named.namespace, named.name, list(found))
+    return next(iter(found.values()))
 
 
 def add_to(app: typer.Typer, panel: str) -> None:

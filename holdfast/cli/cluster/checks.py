@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import names
 from holdfast.cli.cluster.rbac import NODES, Right, granted
+from holdfast.cli.common import kubectl
 from holdfast.errors import HoldfastError, NotReachable
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ async def kubernetes(kubeconfig: str | None, context: str | None, uids: Uids | N
     try:
         async with reached(kubeconfig, context) as kube:
             identity = await kube.get("v1", "Namespace", "kube-system")
-            where, uid = server_of(kubeconfig, context), str(identity["metadata"]["uid"])
+            where, uid = server_of(kubeconfig, context or kubectl.context()), str(identity["metadata"]["uid"])
             if uids is not None:
                 uids.here = uid
             yield Check("kubernetes", True, f"{where}, cluster uid {uid}")

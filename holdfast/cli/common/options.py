@@ -16,7 +16,7 @@ import typer
 
 from holdfast import names
 from holdfast.cli.common import complete, kubectl
-from holdfast.errors import HoldfastError, NotReachable, WorkloadFailed
+from holdfast.errors import EndedFirst, HoldfastError, NotReachable, WorkloadFailed
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Run
@@ -230,7 +230,7 @@ def with_run(named: Chosen, place: Place, ask: Callable[[Run], Awaitable[T]], th
 
 def exit_code_of(error: HoldfastError) -> int:
     """Return the exit code for an error."""
-    if isinstance(error, WorkloadFailed):
+    if isinstance(error, WorkloadFailed) or (isinstance(error, EndedFirst) and error.failed):
         return EXIT_FAILED
     if isinstance(error, NotInTime):
         return EXIT_TIMEOUT

@@ -15,7 +15,7 @@ import typer
 from holdfast import names
 from holdfast.cli.common import complete, kubectl
 from holdfast.cli.common.output import say
-from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload
+from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, one_line
 
 if TYPE_CHECKING:
     from holdfast.formats.graph import GraphDocument
@@ -102,7 +102,10 @@ def read_text(
 
     Raises:
         InvalidWorkload: if it contains no valid workload.
+        HoldfastError: if its workload cannot have that name.
     """
+    from pydantic import ValidationError
+
     from holdfast.formats import read
     from holdfast.model import Workload
 
@@ -131,7 +134,10 @@ def read_text(
             )
     if name is None or len(workloads) != 1:
         return workloads
-    return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+    try:
+        return [Workload.model_validate({**workloads[0].model_dump(mode="json"), "name": name})]
+    except ValidationError as error:
+        raise HoldfastError(f"--name {name!r} cannot be taken: {one_line(error, Workload)}") from error
 
 
 def _default_namespace() -> str:

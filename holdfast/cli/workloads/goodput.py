@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.cluster.archive import From, archived
-from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, chosen, grouped, session, with_run
+from holdfast.cli.common import complete, kubectl
+from holdfast.cli.common.options import HERE, Format, Output, Place, chosen, grouped, session, with_run
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import READ
 from holdfast.cli.workloads.compare import read_story
@@ -42,7 +43,16 @@ def goodput(
         typer.Option("--cause", help="What this failure class or reason cost: App, NodeLost, ...", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Without NAME: of the newest workloads.")] = 100,
-    namespace: Namespace = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Kubernetes namespace. Default: default for NAME, else all; of `kubectl holdfast`: its context's.",
+            show_default=False,
+            autocompletion=complete.namespaces,
+        ),
+    ] = None,
     place: Place = HERE,
     output: Format = Output.TABLE,
     archive: From = None,
@@ -63,7 +73,9 @@ def goodput(
     from holdfast.cli.workloads import history_text as past_text
 
     if name is None and not history:
-        account = asyncio.run(_together(namespace, queue or "", node or "", cause or "", limit, place))
+        account = asyncio.run(
+            _together(namespace or kubectl.namespace(), queue or "", node or "", cause or "", limit, place)
+        )
     else:
         one = _of_files(history, namespace, place) if history else _of_run(name or "", namespace, place, archive)
         if not (node or cause):

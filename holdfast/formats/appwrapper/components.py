@@ -20,7 +20,7 @@ from holdfast.formats.pods import (
     status_problems,
     status_rule,
 )
-from holdfast.formats.published import LABEL_QUEUE
+from holdfast.formats.published import queues_under
 from holdfast.formats.references import with_config
 from holdfast.formats.text import Json, inside
 from holdfast.model import Component, PodSet
@@ -211,16 +211,15 @@ def _pod_set(
 
 def _check_labels(template: Json, paths: list[str], owner: str, path: str, problems: list[Problem]) -> None:
     """Refuse a component or pod template with the label of another AppWrapper, or of a queue (row F10)."""
-    for place in dict.fromkeys(["template", *paths]):
+    places = ["template", *paths]
+    for place in dict.fromkeys(places):
         try:
             labels = inside(pod_template(template, place) if place != "template" else template, "metadata", "labels")
         except PathProblem:
             continue
-        found, queue = inside(labels, LABEL), inside(labels, LABEL_QUEUE)
-        where = f"{path}.{place}.metadata.labels"
+        found = inside(labels, LABEL)
         if found is not None and owner and found != owner:
+            where = f"{path}.{place}.metadata.labels"
             problems.append(Problem(f"{where}[{LABEL}]", f"expected {owner!r}, or no such label", found))
-        if queue is not None:
-            problems.append(
-                Problem(f"{where}[{LABEL_QUEUE}]", "expected none: give the AppWrapper itself the queue", queue)
-            )
+    queued = queues_under(template, places, "the AppWrapper")
+    problems.extend(replace(one, path=f"{path}.{one.path}") for one in queued)

@@ -8,8 +8,10 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -17,9 +19,13 @@ from typer.testing import CliRunner, Result
 import holdfast.cli
 from holdfast import names
 from holdfast.cli.app import app
+from holdfast.cli.cluster import checks
 from holdfast.cli.common import kubectl
 from holdfast.cli.common.options import HERE, Chosen, chosen
+from holdfast.client import Holdfast
+from holdfast.client.connection import Place
 from holdfast.errors import HoldfastError
+from holdfast.model.life.ledger import Account, together
 
 pytestmark = pytest.mark.row("F18", level="pure")
 ROOT = Path(__file__).parents[3]
@@ -125,6 +131,50 @@ def test_F18_the_namespace_is_that_of_the_context(cluster: Path, given: list[str
     assert chosen("train", None) == Chosen(namespace, "train")
     assert chosen("train", "other") == Chosen("other", "train")
     assert chosen("other/train", None) == Chosen("other", "train")
+
+
+@pytest.mark.parametrize(
+    ("given", "namespace"), [([], "team"), (["-n", "mine"], "mine"), (["--context", "two"], "default")]
+)
+def test_F18_goodput_of_many_is_that_of_the_contexts_namespace(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], namespace: str
+) -> None:
+    publish(cluster, **CONNECTION)
+    asked: list[str | None] = []
+
+    async def account(self: Holdfast, *, namespace: str | None, **_: Any) -> Account:
+        asked.append(namespace)
+        return together([])
+
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncGenerator[Holdfast]:
+        nobody: Any = None
+        yield Holdfast(nobody, Place(NOWHERE, "lives"), "prod")
+
+    monkeypatch.setattr(Holdfast, "account", account)
+    monkeypatch.setattr(Holdfast, "connect", connect)
+    result = run(*given, "goodput", "--queue", "gpus", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert asked == [namespace]
+
+
+async def test_F18_doctor_names_the_server_of_the_context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    servers = [{"name": name, "cluster": {"server": f"https://{name}.example.com"}} for name in ("c", "d")]
+    config.write_text(json.dumps({**KUBECONFIG, "clusters": servers}))
+
+    class Server:
+        async def get(self, *_: str) -> dict[str, Any]:
+            return {"metadata": {"uid": "u-1"}}
+
+    @asynccontextmanager
+    async def reached(*_: Any) -> AsyncGenerator[Server]:
+        yield Server()
+
+    monkeypatch.setattr("holdfast.cli.common.kubernetes.reached", reached)
+    kubectl.use(["--context", "two", "doctor"])
+    first = await anext(checks.kubernetes(str(config), None))
+    assert first.found == "https://d.example.com, cluster uid u-1"
 
 
 def test_F18_a_context_that_is_not_there_is_refused(cluster: Path) -> None:
