@@ -34,6 +34,7 @@ from holdfast.policy.values.events import (
     GangScaled,
     GangTold,
     GangUnsized,
+    Observed,
     RequeueAsked,
     RequeueRequest,
     Retried,
@@ -161,7 +162,7 @@ def test_L32_the_spares_of_a_gang_have_nothing_to_save_and_are_not_waited_for() 
 )
 def test_L32_each_member_of_a_gang_with_spares_is_waited_for(counts: dict[str, int], running: int) -> None:
     assert not is_over(Answers(at=START, running=running, **counts), running, 0, members=2)  # type: ignore[arg-type]
-    one = saving(now=False).answers(**counts).settle()
+    one = saving(now=False).answers(**counts).settle()  # type: ignore[arg-type]
     request = one.state.checkpoint
     assert request is not None
     assert request.state is not CheckpointState.COMPLETE
@@ -332,6 +333,64 @@ def test_T6_scaling_changes_the_workload_at_once_and_the_attempt_once_its_job_ha
     one.tell(GangResized(1, after.gang))
     assert resizing(one.spec, one.state) is None
     assert used(one) == 0
+
+
+def raised() -> Life:
+    """Return the life of a gang of two that is to need four, before its Job has followed."""
+    one = Life(spec=spec(policy=lattice.BATCH))
+    one.state = edit(one.state, shows_waits=True)
+    one.settle().sees(running=2).tell(GangBegun(1))
+    after = scaled(one.spec, one.state, GangScale(min=4, max=4))
+    assert after.gang is not None
+    one.hold = {OperationKind.RESET, OperationKind.REMOVE}
+    one.spec = after
+    return one.tell(GangScaled(after.gang, ""))
+
+
+def lives(one: Life) -> bool:
+    return one.state.outcome is None and attempt(one).number == 1 and one.state.unhealthy is None
+
+
+@ROW("T6", level="pure")
+def test_T6_a_gang_that_is_to_need_more_members_needs_as_many_as_before_until_its_job_has_followed() -> None:
+    one = raised()
+    assert (lives(one), one.state.phase) == (True, Phase.RUNNING)
+    one.sees(running=2)  # By its new plan, which is written before the gang counts as resized.
+    assert lives(one)
+    one.after(minutes=10)
+    assert lives(one)
+    one.sees(running=1)
+    assert one.state.outcome_failure is not None
+    assert one.state.outcome_failure.reason == Reason.INSUFFICIENT_PODS_READY
+
+
+@ROW("T6", level="pure")
+def test_T6_the_members_that_a_gang_needs_from_now_on_have_their_graces_once_it_is_resized() -> None:
+    one = raised()
+    earlier = one.look()
+    assert one.spec.gang is not None
+    one.tell(GangResized(1, one.spec.gang, "train"))
+    assert earlier.components["train"].declared == 4
+    old = edit(earlier.components["train"], pods=edit(earlier.components["train"].pods, expected=2))
+    one.tell(Observed(edit(one.look(), components={"train": old})))
+    assert lives(one), "what is seen is of its earlier size"
+    one.sees(running=2)
+    assert (lives(one), one.waits_for) == (True, "admission grace: 2 pods of Job train are not created yet")
+    one.sees(running=2, pending=2).after(seconds=61)
+    assert lives(one)
+    one.sees(running=4)
+    assert (lives(one), attempt(one).warming) == (True, {})
+    one.sees(running=3)
+    assert not lives(one)
+
+
+@ROW("T6", level="pure")
+def test_T6_members_that_never_come_after_a_gang_was_resized_are_late() -> None:
+    one = raised()
+    assert one.spec.gang is not None
+    one.tell(GangResized(1, one.spec.gang, "train")).sees(running=2).after(hours=1)
+    assert one.state.outcome_failure is not None
+    assert one.state.outcome_failure.reason == Reason.PODS_NOT_ADMITTED
 
 
 @ROW("D40", level="pure")
