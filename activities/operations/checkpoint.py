@@ -50,7 +50,7 @@ async def checkpoint(site: Site, given: CheckpointInput) -> Checkpointed:
                 answers = await _round(site, given, asker, pulse)
                 finished = None if answers.running else finished or clock()
                 settling = finished is not None and bool(answers.finished) and clock() - finished < _SETTLE
-                if late or (is_over(answers, given.running, given.finished) and not settling):
+                if late or (is_over(answers, given.running, given.finished, given.members) and not settling):
                     return Checkpointed(answers=answers, blind=site.blind(pulse.blind))
             except Unreachable as error:
                 pulse.say(f"asking pods to save: the API server does not answer: {error.message}", *pulse.told)
@@ -74,10 +74,11 @@ async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse)
     answers = summed([(facts, answer) for (_, facts), answer in zip(running, said, strict=True)])
     finished = sum(facts.state is PodState.SUCCEEDED for _, facts in pods)
     answers = answers.model_copy(update={"finished": finished})
+    savers = min(answers.running, given.members) if given.members else answers.running
     pulse.say(
-        f"asking pods to save their state: {answers.done} of {answers.running} have",
+        f"asking pods to save their state: {answers.done} of {savers} have",
         answers.left,
-        answers.running - answers.done,
+        max(0, savers - answers.done),
     )
     return answers
 

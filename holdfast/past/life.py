@@ -259,7 +259,8 @@ class Life:
         if not isinstance(finished.result, Scaled) or self.spec.gang is None:
             return []
         if finished.result.done:
-            return [events.GangResized(number, self.spec.gang)]
+            members = self.spec.members
+            return [events.GangResized(number, self.spec.gang, members.name if members is not None else "")]
         refused = events.GangUnsized(number, self.spec.gang, finished.result.refused)
         if self.state is not None:
             self.spec = unsized(self.spec, self.state, refused)

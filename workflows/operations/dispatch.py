@@ -253,6 +253,7 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
         reason=request.reason.value,
         running=request.running,
         finished=request.finished,
+        members=request.members,
         until=until,
         report=operation.report,
     )

@@ -35,7 +35,7 @@ class Meetings:
         """Start with no calls; `continued` says whether an earlier run of this workload may have begun some."""
         self._begin: tuple[int, workflow.ActivityHandle[None]] | None = None
         self._part: tuple[int, asyncio.Task[None]] | None = None
-        self._scale: tuple[int, Gang, workflow.ActivityHandle[Scaled]] | None = None
+        self._scale: tuple[int, Gang, str, workflow.ActivityHandle[Scaled]] | None = None
         self._broken_off = continued
         """Whether a resize of this attempt was cancelled: its changes are undone if the next resize is refused."""
 
@@ -59,10 +59,10 @@ class Meetings:
         if self._part is not None and self._part[1].done():
             found.append(events.GangParted(self._part[0]))
             self._part = None
-        if self._scale is not None and self._scale[2].done():
-            number, gang, handle = self._scale
+        if self._scale is not None and self._scale[-1].done():
+            number, gang, members, handle = self._scale
             self._scale = None
-            found += self._resized(number, gang, handle)
+            found += self._resized(number, gang, members, handle)
         return found
 
     def follow(self, spec: Workload, state: State, uid: str) -> None:
@@ -79,10 +79,12 @@ class Meetings:
             self._part = (attempt.number, asyncio.create_task(self._parted(spec, state, attempt, uid)))
         attempt = resizing(spec, state)
         if self._scale is not None and (attempt is None or self._scale[1] != spec.gang):
-            self._scale[2].cancel()
+            self._scale[-1].cancel()
             self._broken_off = True
         elif attempt is not None and self._scale is None:
-            self._scale = (attempt.number, spec.gang, self._scaled(spec, state, attempt, spec.gang, uid))
+            assert spec.members is not None
+            handle = self._scaled(spec, state, attempt, spec.gang, uid)
+            self._scale = (attempt.number, spec.gang, spec.members.name, handle)
 
     def silent(self) -> bool:
         """Whether the next run would repeat every call under way."""
@@ -166,7 +168,9 @@ class Meetings:
             summary=summary,
         )
 
-    def _resized(self, number: int, gang: Gang, handle: workflow.ActivityHandle[Scaled]) -> list[events.Event]:
+    def _resized(
+        self, number: int, gang: Gang, members: str, handle: workflow.ActivityHandle[Scaled]
+    ) -> list[events.Event]:
         try:
             done = handle.result()
         except asyncio.CancelledError:
@@ -177,5 +181,5 @@ class Meetings:
             done = Scaled(done=False, refused=str(error.cause or error))
         self._broken_off = False
         if done.done:
-            return [events.GangResized(number, gang)]
+            return [events.GangResized(number, gang, members)]
         return [events.GangUnsized(number, gang, done.refused)]

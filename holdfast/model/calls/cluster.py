@@ -466,6 +466,8 @@ class CheckpointInput(Payload):
     """How many pods ran when it was decided: pods missing since then have not saved."""
     finished: int = 0
     """How many had succeeded by then."""
+    members: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """The most members of a round, if it is a gang with spares, which cannot answer; 0: all pods answer."""
     until: Time
     report: Report
 

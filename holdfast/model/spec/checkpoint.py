@@ -115,6 +115,9 @@ class CheckpointRequest(Payload):
     """How many of the asked pods ran."""
     finished: int = 0
     """How many of the asked pods had succeeded by then."""
+    members: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """The most members of a round, if it is a gang with spares: pods beyond them wait for a place, run none of its
+    programs, and cannot answer. 0: all pods answer."""
     extended_at: Time | None = None
     """When the pods got their extension."""
     answers: Answers | None = None
@@ -126,6 +129,11 @@ class CheckpointRequest(Payload):
     uri: str = ""
     why: str = ""
     """The result, in words."""
+
+    @property
+    def savers(self) -> int:
+        """How many pods are expected to save."""
+        return min(self.running, self.members) if self.members else self.running
 
 
 class Saved(Payload):

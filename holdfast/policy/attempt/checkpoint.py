@@ -6,6 +6,7 @@ from datetime import datetime
 
 from holdfast.model import (
     Answers,
+    Attempt,
     CheckpointRequest,
     CheckpointState,
     Failure,
@@ -106,15 +107,25 @@ def is_of_earlier(state: State, end: object) -> bool:
     return request.at > operation.since
 
 
-def is_over(answers: Answers, running: int, finished: int) -> bool:
+def unanswered(answers: Answers, members: int) -> int:
+    """Return how many pods have not answered of those that can: of a gang, at least so many of its members.
+
+    At most `members` pods have a place in the round, so the silent ones beyond them may all be spares. 0: no spares.
+    """
+    waiting = max(0, answers.running - members) if members else 0
+    return max(0, answers.silent - waiting)
+
+
+def is_over(answers: Answers, running: int, finished: int, members: int = 0) -> bool:
     """Whether there is nothing to wait for: all pods have answered, or the checkpoint can no longer be complete.
 
     Args:
         answers: The pods' answers.
         running: How many pods ran at the request.
         finished: How many pods had succeeded by then.
+        members: The most members of a round, if it is a gang with spares; 0: all pods answer.
     """
-    waits = answers.working + answers.silent
+    waits = answers.working + unanswered(answers, members)
     return not waits or bool(answers.failed) or bool(lost(answers, running, finished))
 
 
@@ -183,10 +194,19 @@ def ask(spec: Workload, state: State, decision: Checkpoint, now: datetime) -> St
         at=now,
         running=running(spec, state),
         finished=_finished(spec, state),
+        members=_members(state, attempt),
     )
     state = edit(state, checkpoint=request, intent=edit(state.intent, checkpoint=False))
-    text = f"checkpoint {request.number}: {asked_to_save(request.running)} ({decision.why})"
+    text = f"checkpoint {request.number}: {asked_to_save(request.savers)} ({decision.why})"
     return cause(state, Reason.CHECKPOINT_REQUESTED, text, now)
+
+
+def _members(state: State, attempt: Attempt) -> int:
+    """Return the most members that a round of a gang with spares has now; 0 if there are no spares."""
+    if attempt.meeting is None or not state.shows_waits:
+        return 0
+    gang = attempt.meeting.gang
+    return gang.max if gang.spares else 0
 
 
 def expire(state: State, decision: Expire, now: datetime) -> State:
@@ -222,7 +242,7 @@ def _of_grace(state: State, request: CheckpointRequest, now: datetime) -> State:
     if attempt is None or attempt.stage not in {Stage.GONE, Stage.FORCING} or answers is None:
         return state
     said = f"{_saved_of(answers, request)} in their termination grace"
-    short = answers.done + answers.finished < request.running + request.finished
+    short = answers.done + answers.finished < request.savers + request.finished
     if short or answers.failed or answers.disagree or not answers.done:
         return _end(state, request, CheckpointState.DISCARDED, said, now)
     state = edit(state, saved=_saved(state, request, answers, now))
@@ -253,7 +273,7 @@ def resolve(spec: Workload, state: State, now: datetime) -> State:
     gone = lost(answers, request.running, request.finished)
     if gone:
         return _end(state, request, some, f"{said}, and {counted(gone, 'is', 'are')} no longer there", now)
-    if is_over(answers, request.running, request.finished):
+    if is_over(answers, request.running, request.finished, request.members):
         if answers.disagree:
             return _end(state, request, some, f"{said}, and name different places", now)
         if not answers.done:
@@ -276,12 +296,12 @@ def asked_to_save(pods: int) -> str:
 
 
 def _saved_of(answers: Answers, request: CheckpointRequest) -> str:
-    return f"{answers.done:,} of {counted(request.running, 'pod has', 'pods have')} saved"
+    return f"{answers.done:,} of {counted(request.savers, 'pod has', 'pods have')} saved"
 
 
 def _extends(spec: Workload, state: State, request: CheckpointRequest, answers: Answers) -> bool:
     """Whether all pods that have not saved answer that they are saving, and an extension would give them more time."""
-    if answers.silent or not answers.working or request.extended_at is not None:
+    if unanswered(answers, request.members) or not answers.working or request.extended_at is not None:
         return False
     return due_at(spec, state, edit(request, extended_at=request.at)) > answers.at
 

@@ -118,7 +118,7 @@ def awaited(spec: Workload, state: State, seen: Observation | None) -> list[Awai
     if attempt is None or attempt.stage is not Stage.SUBMITTED:
         return []
     result: list[Awaited] = []
-    again = made_again(spec, state, seen)
+    again = {*made_again(spec, state, seen), *_resizing(spec, state, seen)}
     if attempt.ready_at is None:
         without = {*attempt.warming, *again}
         declared = _declared(spec, {*without, *attempt.later})
@@ -135,6 +135,18 @@ def made_again(spec: Workload, state: State, seen: Observation | None) -> set[st
     """Return the components that are being recreated or are due for it: their pods are not expected until then."""
     making = state.attempt.making if state.attempt is not None else ()
     return {*making, *(one.component for one in due_replacements(spec, state, seen))}
+
+
+def _resizing(spec: Workload, state: State, seen: Observation | None) -> set[str]:
+    """Return the members' component while its gang is to get another size and as many run as it needs until then.
+
+    A look may be of either size: its Job gets the new one, and its plan, before the gang counts as resized (row T6).
+    """
+    meeting, members = state.attempt.meeting if state.attempt is not None else None, spec.members
+    if not state.shows_waits or meeting is None or members is None or meeting.gang == spec.gang:
+        return set()
+    view = seen.components.get(members.name) if seen is not None else None
+    return {members.name} if view is not None and view.pods.ready >= meeting.gang.min else set()
 
 
 def _declared(spec: Workload, without: Container[str]) -> int:
@@ -175,7 +187,7 @@ def coming_back(
     attempt = state.attempt
     if attempt is None or attempt.ready_at is None:
         return None
-    without = {*attempt.warming, *made_again(spec, state, seen), *but}
+    without = {*attempt.warming, *made_again(spec, state, seen), *_resizing(spec, state, seen), *but}
     declared = _declared(spec, {*without, *attempt.later})
     _, unready = shortfall(seen, declared, without)
     if not unready:
@@ -328,12 +340,16 @@ def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
     return unhealthy.since if truly <= unhealthy.failure.time else min(now, max(truly, unhealthy.since))
 
 
-def _still_warming(attempt: Attempt, seen: Observation) -> dict[str, datetime]:
+def _still_warming(spec: Workload, attempt: Attempt, seen: Observation) -> dict[str, datetime]:
     """Return the recreated components that were not seen running since, with the start of their graces."""
     still: dict[str, datetime] = {}
+    members = spec.members if spec.gang is not None else None
     for name, since in attempt.warming.items():
         view = seen.components.get(name)
         up = view is not None and view.found and not view.unready
+        if view is not None and members is not None and name == members.name:
+            # A look may still be of the size before.
+            up = up and view.declared >= members.expected_pods
         if name in attempt.making or not up:
             still[name] = since
     return still
@@ -358,7 +374,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
             attempt = edit(attempt, ready_at=now)
             state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:
-        state = edit(state, attempt=edit(attempt, warming=_still_warming(attempt, seen)))
+        state = edit(state, attempt=edit(attempt, warming=_still_warming(spec, attempt, seen)))
     ruled = judged(spec, state, seen, failures(spec, state, now))
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state

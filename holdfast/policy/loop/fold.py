@@ -10,10 +10,11 @@ from holdfast.model import Attempt, Observation, OperationKind, Phase, Reason, S
 from holdfast.model.life.state import INTERVALS_KEPT
 from holdfast.model.observation import Asked
 from holdfast.model.words import shortened, with_note
-from holdfast.policy.attempt.health import LIVE
+from holdfast.policy.attempt.health import LIVE, pause_of, timings
 from holdfast.policy.attempt.replace import joined
 from holdfast.policy.attempt.requeue import is_queued
 from holdfast.policy.attempt.requeue import on_requeue_request as requeue_asked
+from holdfast.policy.attempt.requeue import pause as paused
 from holdfast.policy.failures.blindness import union
 from holdfast.policy.loop.results import ended
 from holdfast.policy.sides.gang import on_gang_event as gang_told
@@ -149,9 +150,25 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             state = edit(state, intent=edit(intent, retry=True, note=note))
             return cause(state, Reason.RETRY_REQUESTED, with_note("retry was asked for", note), now)
         case PolicyChanged(policy, note):
-            return cause(
-                edit(state, policy=policy), Reason.POLICY_CHANGED, with_note("the policy was changed", note), now
-            )
+            state = _timed_anew(edit(state, policy=policy))
+            return cause(state, Reason.POLICY_CHANGED, with_note("the policy was changed", note), now)
+
+
+def _timed_anew(state: State) -> State:
+    """Return the state with the waits under way, of a settled workload or between attempts, as the policy is now.
+
+    Each counts from its own begin, so a wait that was shortened may be over (rows A9, A12, A13, A16).
+    """
+    attempt = state.attempt
+    if attempt is None or not state.shows_waits:
+        return state
+    if state.pause_until is not None and attempt.stage is Stage.GONE and attempt.gone_at is not None:
+        state = edit(state, pause_until=attempt.gone_at + paused(attempt, pause_of(state, attempt)))
+    if state.outcome not in {Phase.SUCCEEDED, Phase.FAILED} or attempt.stage not in LIVE or state.held is not None:
+        return state
+    waits, succeeded = timings(state), state.outcome is Phase.SUCCEEDED
+    held = waits.success_ttl if succeeded else waits.deletion_on_failure_grace_period
+    return edit(state, hold_until=state.since + held if held is not None else None)
 
 
 def _outdated(state: State, phases: Sequence[Phase]) -> str:

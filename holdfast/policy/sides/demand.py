@@ -14,17 +14,23 @@ _WHOLE: Final = 1000
 """One of something, in thousandths."""
 
 
-def demand(spec: Workload) -> dict[str, int]:
+def demand(spec: Workload, *, spares: bool = True) -> dict[str, int]:
     """Return the total requests of a workload's pods, by resource, in thousandths; `pods` is the number of pods.
 
     For an elastic gang and a Reactive workload it is the size they may grow to, since growth is not requested again.
+
+    Args:
+        spec: The workload.
+        spares: Whether the spares of a gang count; they did not in releases before 0.3.
     """
     total, largest = dict[str, int](), dict[str, int]()
     count, members = 0, spec.members
     for component in spec.components:
         copies = 1 if component.copies is None else component.copies
         for pod_set in component.pod_sets:
-            pods = spec.gang.max if spec.gang is not None and component is members else pod_set.replicas
+            pods = pod_set.replicas
+            if spec.gang is not None and component is members:
+                pods = spec.gang.pods if spares else spec.gang.max
             each = of_pod(component.pod_template(pod_set))
             _add(total, each, pods * copies)
             _raise(largest, each)

@@ -142,7 +142,10 @@ def on_gang_event(
             return edit(state, attempt=edit(attempt, meeting=edit(meeting, begun=True)))
         case GangParted():
             return edit(state, attempt=edit(attempt, meeting=edit(meeting, ended=True)))
-        case GangResized(_, gang):
+        case GangResized(_, gang, members):
+            if state.shows_waits and members and gang.min > meeting.gang.min:
+                # The pods that it needs from now on have their graces, as if the component had been made again.
+                attempt = edit(attempt, warming={**attempt.warming, members: now})
             return edit(state, attempt=edit(attempt, meeting=edit(meeting, gang=gang)))
         case GangUnsized(why=why):
             return cause(state, Reason.SCALED, shortened(f"the gang keeps its size: {why}"), now)

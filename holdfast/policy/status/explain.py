@@ -325,7 +325,7 @@ def _now(spec: Workload, state: State, at: datetime) -> str:
         return _parking(spec, state, attempt)
     request = checkpoint_request(state)
     if request is not None:
-        answers, many = request.answers, request.running
+        answers, many = request.answers, request.savers
         so_far = f": {answers.done} of {many} had saved when last told" if answers is not None else ""
         more = ", with their extension" if request.extended_at is not None else ""
         return f"checkpoint {request.number}: {asked_to_save(many)}{more}{so_far}"

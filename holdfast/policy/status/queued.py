@@ -120,7 +120,8 @@ def owed(spec: Workload, state: State, uid: str) -> QueueNews | None:
         uid=uid,
         turn=turn.number,
         standing=standing,
-        demand=demand(spec),
+        # What a run of an earlier release has told its queue stays as it was told.
+        demand=demand(spec, spares=state.shows_waits),
         priority=spec.priority,
         submitted_at=spec.submitted_at,
         requeued=turn.requeued,

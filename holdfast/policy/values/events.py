@@ -219,6 +219,8 @@ class GangResized:
 
     attempt: int
     gang: Gang
+    members: str = ""
+    """The component of its members; empty: as before release 0.3, which did not wait for those that it needs now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from holdfast.activities.operations.save_requests import request_target
 from holdfast.activities.site.site import Site
 from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
 from holdfast.model.calls.barrier import BarrierInput
-from holdfast.model.calls.cluster import CheckpointInput, Target
+from holdfast.model.calls.cluster import CheckpointInput, PlannedComponent, Target
 from holdfast.worker.watch.seen import pod_seen
 from tests.activities.shapes import pod
 
@@ -172,11 +172,13 @@ REPORT = Report(sequence=1, phase=Phase.CHECKPOINTING, reason=Reason.PREEMPTED)
 
 
 async def at_the_barrier(site: Site) -> list[str]:
-    given = BarrierInput(target=TARGET, attempt=1, owner_uid="o", plan=(), in_place=1, report=REPORT)
-    pods, going = await barrier._pods(site, given)
-    assert not going
-    assert {(pod.account, pod.stands.requested) for pod in pods} == {("runner", 1)}
-    return [f"{pod.uid} {pod.version} {pod.name}" for pod in pods]
+    name = pod("any")["metadata"]["labels"][names.LABEL_COMPONENT]
+    plan = (PlannedComponent(name=name, api_version="batch/v1", kind="Job", object_name=name),)
+    given = BarrierInput(target=TARGET, attempt=1, owner_uid="o", plan=plan, in_place=1, report=REPORT)
+    seen = await barrier._pods(site, given)
+    assert not seen.going
+    assert {(pod.account, pod.stands.requested) for pod in seen.pods} == {("runner", 1)}
+    return [f"{pod.uid} {pod.version} {pod.name}" for pod in seen.pods]
 
 
 async def asked_to_save(site: Site) -> list[str]:

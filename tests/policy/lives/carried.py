@@ -187,7 +187,7 @@ class Activities(Making):
                 uri=min(places) if len(places) == 1 else "",
                 disagree=len(places) > 1,
             )
-            if late or is_over(answers, request.running, request.finished):
+            if late or is_over(answers, request.running, request.finished, request.members):
                 return Checkpointed(answers=answers, blind=self.cluster.blind())
 
     # --- suspension in place

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Intent, OperationKind, Phase, Policy, Reason, Source, Stage, Timings
+from holdfast.model import Action, ActionKind, Intent, OperationKind, Phase, Policy, Reason, Source, Stage, Timings
 from holdfast.model.labels import KUEUE_QUEUE
+from holdfast.policy.loop.change import PolicyChange, changed
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.status.explain import explain_of
@@ -52,6 +53,74 @@ def test_U12_each_wish_is_recorded_with_its_note_or_as_what_it_is(at: str, wish:
 def test_U12_what_is_submitted_suspended_wants_to_be_so_and_says_why(suspend: bool):
     intent = submitted(workload(suspend=suspend), START).intent
     assert (intent.suspend, intent.note) == (suspend, "submitted suspended" if suspend else "")
+
+
+def settled(*, failed: bool = False, **timings: str | None) -> Life:
+    """Return the life of a workload that has succeeded or failed, and whose resources are held."""
+    spans = Timings.model_validate({"failure_grace_period": "0s", **timings})
+    life = Life(spec=workload(policy=Policy(timings=spans, default=Action(kind=ActionKind.FAIL))))
+    life.state = edit(life.state, shows_waits=True)
+    return life.runs().sees(failed=1, why="Error") if failed else life.runs().sees(succeeded=2, complete=True)
+
+
+def told_to_wait(life: Life, **timings: str | None) -> Life:
+    return life.tell(PolicyChanged(changed(life.state.policy, PolicyChange.model_validate({"timings": timings}))))
+
+
+@ROW("A13", level="pure")
+@pytest.mark.parametrize(("span", "days"), [("720h", 30), (None, 400)])
+def test_A13_a_longer_success_ttl_keeps_what_is_held_already_for_longer(span: str | None, days: int):
+    life = told_to_wait(settled(success_ttl="7d").after(days=6), successTtl=span)
+    assert life.after(days=days - 7).kinds()[-1] is not OperationKind.REMOVE
+    assert life.state.phase is Phase.SUCCEEDED
+    if span is not None:
+        assert life.waits_for == "success TTL"
+        assert OperationKind.REMOVE in life.after(days=1).kinds()
+
+
+@ROW("A13", level="pure")
+@pytest.mark.parametrize("was", ["7d", None])
+def test_A13_a_shorter_success_ttl_counts_from_success_and_may_be_over(was: str | None):
+    life = settled(success_ttl=was).after(hours=2)
+    assert OperationKind.REMOVE not in life.kinds()
+    assert OperationKind.REMOVE in told_to_wait(life, successTtl="1h").kinds()
+
+
+@ROW("A12", level="pure")
+def test_A12_a_longer_hold_of_a_failed_workload_counts_from_its_failure():
+    life = settled(failed=True, deletion_on_failure_grace_period="1h").after(minutes=50)
+    assert life.state.phase is Phase.FAILED
+    told_to_wait(life, deletionOnFailureGracePeriod="2h").after(minutes=69)
+    assert OperationKind.REMOVE not in life.kinds()
+    assert OperationKind.REMOVE in life.after(minutes=2).kinds()
+
+
+@ROW("A8", level="pure")
+def test_A8_another_retry_pause_counts_from_the_proof_that_all_is_gone():
+    life = Life(spec=workload(timings={"retry_pause_period": "1h"}))
+    life.state = edit(life.state, shows_waits=True)
+    life.runs().sees(failed=1, job_failed=True).after(minutes=10)
+    assert (life.state.phase, life.state.attempt and life.state.attempt.stage) == (Phase.RESETTING, Stage.GONE)
+    told_to_wait(life, retryPausePeriod="20m").after(minutes=9)
+    assert life.state.attempt is not None
+    assert (life.waits_for, life.state.attempt.number) == ("retry pause", 1)
+    life.after(minutes=2)
+    assert life.state.attempt.number == 2
+
+
+@ROW("A13", level="pure")
+def test_A13_a_run_of_an_earlier_release_keeps_the_wait_that_it_began_with():
+    life = settled(success_ttl="7d").after(days=6)
+    life.state = edit(life.state, shows_waits=False)
+    assert OperationKind.REMOVE in told_to_wait(life, successTtl="720h").after(days=1, seconds=1).kinds()
+
+
+@ROW("A13", level="pure")
+def test_A13_what_is_being_removed_is_not_held_again():
+    life = settled(success_ttl="1h")
+    life.hold = {OperationKind.REMOVE}
+    life.after(hours=2)
+    assert told_to_wait(life, successTtl="720h").state.hold_until is None
 
 
 def test_a_note_of_any_length_is_kept_short():

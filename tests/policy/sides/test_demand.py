@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Component, Workload
+from holdfast.model import Component, State, Workload
+from holdfast.model.entities.queue import Turn
 from holdfast.model.spec.lifecycle import Reactive
 from holdfast.policy.sides.demand import demand, of_pod
+from holdfast.policy.status.queued import owed
+from tests.policy.lives.life import START
 
 pytestmark = pytest.mark.row("L9", level="pure")
 MEBI = 1024**2 * 1000
@@ -69,7 +72,7 @@ def test_all_pods_of_all_copies_are_asked_for_together() -> None:
     assert demand(spec(one, other)) == {"pods": 8000, "cpu": 7000, "memory": 2 * MEBI}
 
 
-def test_a_gang_asks_for_all_that_it_may_become() -> None:
+def gang(**fields: Any) -> Workload:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}
     members = Component.model_validate(
         {
@@ -78,10 +81,26 @@ def test_a_gang_asks_for_all_that_it_may_become() -> None:
             "podSets": [{"path": "template.spec.template", "replicas": 2}],
         }
     )
-    asked = Workload.model_validate(
-        {"name": "w", "cluster": "dev", "components": [members], "gang": {"min": 2, "max": 5}}
+    return Workload.model_validate(
+        {"name": "w", "cluster": "dev", "components": [members], "gang": {"min": 2, "max": 5, **fields}}
     )
-    assert demand(asked) == {"pods": 5000, "cpu": 10_000}
+
+
+def test_a_gang_asks_for_all_that_it_may_become() -> None:
+    assert demand(gang()) == {"pods": 5000, "cpu": 10_000}
+
+
+def test_the_spares_of_a_gang_are_asked_for_with_its_members() -> None:
+    assert demand(gang(spares=3)) == {"pods": 8000, "cpu": 16_000}
+
+
+@pytest.mark.parametrize(("shows", "pods"), [(True, 8000), (False, 5000)])
+def test_a_run_of_an_earlier_release_keeps_the_demand_that_it_has_told(*, shows: bool, pods: int) -> None:
+    asked = gang(spares=3)
+    waits = Turn(number=1, asks=True)
+    news = owed(asked, State(since=START, policy=asked.policy, turn=waits, shows_waits=shows), "uid")
+    assert news is not None
+    assert news.demand["pods"] == pods
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Attempt, Component, FailureClass, OperationKind, Phase, Reason, Stage, StatusRule, Workload
+from holdfast.model import (
+    Answers,
+    Attempt,
+    CheckpointState,
+    Component,
+    FailureClass,
+    OperationKind,
+    Phase,
+    Reason,
+    Stage,
+    StatusRule,
+    Workload,
+)
 from holdfast.model.gang.orders import GangOutcome
 from holdfast.model.gang.state import Gang
 from holdfast.model.gang.status import CloseReason
+from holdfast.policy.attempt.checkpoint import is_over
 from holdfast.policy.rendezvous.outcome import ending
 from holdfast.policy.sides.gang import REASONS, GangScale, beginning, parting, resizing, scaled, size_of, unsized
 from holdfast.policy.status.report import WARNINGS
@@ -22,16 +35,19 @@ from holdfast.policy.values.events import (
     GangScaled,
     GangTold,
     GangUnsized,
+    Observed,
     RequeueAsked,
     RequeueRequest,
     Retried,
     StepsRead,
+    Suspended,
 )
 from holdfast.policy.verdicts.progress import stall
 from holdfast.profiles import lattice, torchelastic
 from tests.policy.lives.life import START, Life
 
 ROW = pytest.mark.row
+ANNOTATED = {"protocol": "annotation", "extension": "30s"}
 NO_FAILURE = {CloseReason.SUCCEEDED, CloseReason.ENDED}
 
 
@@ -107,6 +123,66 @@ def test_T9_a_loss_that_no_round_makes_good_is_charged_to_the_workload_and_nothi
     assert any(
         "its gang: MemberLost on node-7: member_lost: train-0-x was lost" in each.message for each in one.state.causes
     )
+
+
+def saving(*, shows: bool = True, now: bool = True) -> Life:
+    """Return the life of a gang of two members and two spares whose pods are asked to save their state."""
+    asked = Workload.model_validate({**spec(most=2, spares=2).model_dump(mode="json"), "checkpoint": ANNOTATED})
+    one = Life(spec=asked, hold={OperationKind.CHECKPOINT})
+    one.state = edit(one.state, shows_waits=shows)
+    one.settle().sees(running=4).tell(GangBegun(1)).tell(Suspended("room", preempted=True))
+    assert one.state.operation is not None
+    if not now:
+        one.now = one.state.operation.until or one.now
+    return one
+
+
+@ROW("L32", level="pure")
+def test_L32_the_spares_of_a_gang_have_nothing_to_save_and_are_not_waited_for() -> None:
+    one = saving()
+    assert is_over(Answers(at=START, running=4, done=2, silent=2), 4, 0, members=2)
+    one.answers(done=2, silent=2).settle()
+    request, saved = one.state.checkpoint, one.state.saved
+    assert request is not None
+    assert saved is not None
+    assert (request.state, saved.uri) == (CheckpointState.COMPLETE, "s3://saved/1")
+    assert request.why == "2 of 2 pods have saved: s3://saved/1"
+    assert any("2 pods are asked to save their state" in each.message for each in one.state.causes)
+
+
+@ROW("L32", level="pure")
+@pytest.mark.parametrize(
+    ("counts", "running"),
+    [
+        ({"done": 1, "silent": 3}, 4),
+        ({"done": 1, "working": 1, "silent": 2}, 4),
+        ({"silent": 4}, 4),
+        ({"done": 1, "silent": 1}, 2),
+    ],
+    ids=["a member is silent", "a member is at it", "nobody", "no spare is there"],
+)
+def test_L32_each_member_of_a_gang_with_spares_is_waited_for(counts: dict[str, int], running: int) -> None:
+    assert not is_over(Answers(at=START, running=running, **counts), running, 0, members=2)  # type: ignore[arg-type]
+    one = saving(now=False).answers(**counts).settle()  # type: ignore[arg-type]
+    request = one.state.checkpoint
+    assert request is not None
+    assert request.state is not CheckpointState.COMPLETE
+
+
+@ROW("L32", level="pure")
+def test_L32_members_that_are_all_saving_get_their_extension_beside_silent_spares() -> None:
+    one = saving(now=False).answers(done=1, working=1, silent=2).settle()
+    request = one.state.checkpoint
+    assert request is not None
+    assert request.extended_at is not None
+
+
+@ROW("L32", level="pure")
+def test_L32_a_run_of_an_earlier_release_still_waits_for_all_pods_of_a_gang() -> None:
+    one = saving(shows=False, now=False).answers(done=2, silent=2).settle()
+    request = one.state.checkpoint
+    assert request is not None
+    assert (request.state, request.why) == (CheckpointState.PARTIAL, "2 of 4 pods have saved in time")
 
 
 def asked_to_requeue(**fields: Any) -> Life:
@@ -282,6 +358,64 @@ def test_T6_scaling_changes_the_workload_at_once_and_the_attempt_once_its_job_ha
     one.tell(GangResized(1, after.gang))
     assert resizing(one.spec, one.state) is None
     assert used(one) == 0
+
+
+def raised() -> Life:
+    """Return the life of a gang of two that is to need four, before its Job has followed."""
+    one = Life(spec=spec(policy=lattice.BATCH))
+    one.state = edit(one.state, shows_waits=True)
+    one.settle().sees(running=2).tell(GangBegun(1))
+    after = scaled(one.spec, one.state, GangScale(min=4, max=4))
+    assert after.gang is not None
+    one.hold = {OperationKind.RESET, OperationKind.REMOVE}
+    one.spec = after
+    return one.tell(GangScaled(after.gang, ""))
+
+
+def lives(one: Life) -> bool:
+    return one.state.outcome is None and attempt(one).number == 1 and one.state.unhealthy is None
+
+
+@ROW("T6", level="pure")
+def test_T6_a_gang_that_is_to_need_more_members_needs_as_many_as_before_until_its_job_has_followed() -> None:
+    one = raised()
+    assert (lives(one), one.state.phase) == (True, Phase.RUNNING)
+    one.sees(running=2)  # By its new plan, which is written before the gang counts as resized.
+    assert lives(one)
+    one.after(minutes=10)
+    assert lives(one)
+    one.sees(running=1)
+    assert one.state.outcome_failure is not None
+    assert one.state.outcome_failure.reason == Reason.INSUFFICIENT_PODS_READY
+
+
+@ROW("T6", level="pure")
+def test_T6_the_members_that_a_gang_needs_from_now_on_have_their_graces_once_it_is_resized() -> None:
+    one = raised()
+    earlier = one.look()
+    assert one.spec.gang is not None
+    one.tell(GangResized(1, one.spec.gang, "train"))
+    assert earlier.components["train"].declared == 4
+    old = edit(earlier.components["train"], pods=edit(earlier.components["train"].pods, expected=2))
+    one.tell(Observed(edit(one.look(), components={"train": old})))
+    assert lives(one), "what is seen is of its earlier size"
+    one.sees(running=2)
+    assert (lives(one), one.waits_for) == (True, "admission grace: 2 pods of Job train are not created yet")
+    one.sees(running=2, pending=2).after(seconds=61)
+    assert lives(one)
+    one.sees(running=4)
+    assert (lives(one), attempt(one).warming) == (True, {})
+    one.sees(running=3)
+    assert not lives(one)
+
+
+@ROW("T6", level="pure")
+def test_T6_members_that_never_come_after_a_gang_was_resized_are_late() -> None:
+    one = raised()
+    assert one.spec.gang is not None
+    one.tell(GangResized(1, one.spec.gang, "train")).sees(running=2).after(hours=1)
+    assert one.state.outcome_failure is not None
+    assert one.state.outcome_failure.reason == Reason.PODS_NOT_ADMITTED
 
 
 @ROW("D40", level="pure")
