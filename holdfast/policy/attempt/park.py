@@ -132,6 +132,7 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
     attempt = state.attempt
     assert attempt is not None
     names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in attempt.waiting)
+    stood_still = attempt.told is not None and attempt.told.cls is FailureClass.NO_PROGRESS
     attempt = edit(
         attempt,
         parking=Parking.GOING,
@@ -142,7 +143,7 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
         ready_at=None,
         warming={},
         # Pods that are gone do not stand still: those that come back begin anew.
-        told=None if attempt.told is not None and attempt.told.cls is FailureClass.NO_PROGRESS else attempt.told,
+        told=None if stood_still and state.shows_waits else attempt.told,
         kills=kills,
     )
     return edit(state, attempt=attempt, unhealthy=None)
