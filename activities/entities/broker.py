@@ -16,6 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.data.settings import Data
+from holdfast.activities.entities.executions import memo_of
 from holdfast.activities.site.updates import update
 from holdfast.model import Phase, Status
 from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
@@ -39,7 +40,7 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
     The list tells when each workload's checkpoint is due, by the status in its memo. Only those that are due are
     queried, since their status may have changed. A workload that does not answer delays no other: the look ends after
     `BUDGET` at the latest, with the answers that it has (row D8). The order is random, so that every workload is
-    reached sooner or later, even if many do not answer.
+    reached sooner or later, even if many do not answer. One whose memo cannot be read counts as one that does not.
 
     Raises:
         RPCError: if Temporal does not answer.
@@ -51,7 +52,10 @@ async def weigh(client: Client, given: WeighInput, data: Data | None = None) -> 
     now, wanted, known, saving, unheard = datetime.now(UTC), list[str](), 0, 0, 0
     async for execution in client.list_workflows(query):
         activity.heartbeat()
-        memo: dict[str, Any] = dict(await execution.memo())
+        memo = await memo_of(execution)
+        if memo is None:
+            unheard += 1
+            continue
         if not memo.get(names.MEMO_SAVES):
             continue
         if execution.typed_search_attributes.get(_PHASE) == Phase.CHECKPOINTING:

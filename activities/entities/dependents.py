@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
 
 from holdfast import names
-from holdfast.activities.entities.executions import described
+from holdfast.activities.entities.executions import described, memo_of
 from holdfast.activities.entities.last_documents import NotNow, graph_document
 from holdfast.model import Phase
 
@@ -46,8 +45,8 @@ async def _any_workload(client: Client, cluster: str, more: str, key: str) -> bo
         f"AND {names.SA_CLUSTER} = '{cluster}'{more}"
     )
     async for execution in client.list_workflows(query):
-        stored: Mapping[str, Any] = await execution.memo()
-        if stored.get(key):
+        stored = await memo_of(execution)
+        if stored is None or stored.get(key):  # One whose memo cannot be read may depend on it.
             return True
     return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -57,6 +57,14 @@ async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescri
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise
+
+
+async def memo_of(execution: WorkflowExecution) -> Mapping[str, Any] | None:
+    """Return a workflow's memo; None if it cannot be read: one workflow must not hold up what reads many."""
+    try:
+        return await execution.memo()
+    except Exception:  # A missing codec can raise any error.
+        return None
 
 
 def word_for(execution: WorkflowExecution) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from holdfast import names
 from holdfast.activities.data.room import Use
-from holdfast.activities.entities.executions import described
+from holdfast.activities.entities.executions import described, memo_of
 from holdfast.activities.kube.client import KubeError
 from holdfast.activities.site.site import Site
 
@@ -42,9 +39,8 @@ async def _runs(client: Client, use: Use) -> bool:
     found = await described(client, use.workflow_id)
     if found is None or found.status is not WorkflowExecutionStatus.RUNNING:
         return False
-    try:
-        memo: Mapping[str, Any] = await found.memo()
-    except Exception:  # A missing codec can raise any error.
+    memo = await memo_of(found)
+    if memo is None:
         return True
     # A later workload may have taken its name.
     return str(memo.get(names.MEMO_UID) or found.raw_info.first_run_id or use.uid) == use.uid

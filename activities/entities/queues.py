@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.entities.executions import memo_of
 from holdfast.activities.kube.client import NotFound
 from holdfast.activities.kube.errors import Forbidden, UnknownKind
 from holdfast.activities.site.site import Site
@@ -56,24 +57,29 @@ async def _open(client: Client, given: LookQueueInput) -> dict[str, str]:
     found = dict[str, str]()
     async for execution in client.list_workflows(query):
         activity.heartbeat()
-        memo: dict[str, Any] = dict(await execution.memo())
-        if memo.get(names.MEMO_QUEUED):
+        memo = await memo_of(execution)
+        # One whose memo cannot be read is left out: if it holds quota here, it is read by itself.
+        if memo is not None and memo.get(names.MEMO_QUEUED):
             found[execution.id] = str(memo.get(names.MEMO_UID, ""))
     return found
 
 
 async def _lives(client: Client, holder: QueueHolder) -> bool:
-    """Whether the workflow of that workload, and not of a later one of its name, is open."""
+    """Whether the workflow of that workload is open, and not certainly that of a later one of its name."""
     try:
         description = await client.get_workflow_handle(holder.workload).describe(rpc_timeout=_DEADLINE)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
         return False
-    memo: dict[str, Any] = dict(await description.memo())
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        return False
+    memo = await memo_of(description)
+    if memo is None:
+        return True  # It keeps its quota: whose it is, is not known.
     # A workload that was started with only a document may have no uid: the id of its first run is its uid.
     uid = memo.get(names.MEMO_UID) or description.raw_description.workflow_execution_info.first_run_id
-    return description.status is WorkflowExecutionStatus.RUNNING and uid == holder.uid
+    return uid == holder.uid
 
 
 async def _holds(site: Site, holder: QueueHolder) -> bool:

@@ -97,8 +97,9 @@ class _Leases:
         self._ledger.renewed(item.name, item.renewed, datetime.now(UTC))
 
     def drop(self, item: LeaseSeen, revision: int) -> None:
-        """Handle a lease that is gone, or cannot be read any more."""
-        self._ledger.unleased(item.name)
+        """Handle a lease that is gone, or (revision 0) cannot be read any more: its node is as silent as it was."""
+        if revision:
+            self._ledger.unleased(item.name)
 
 
 class _Nodes:

@@ -116,6 +116,7 @@ class Feed:
         self._namespaces = namespaces
         self._whole = start("")
         self._parts: list[Informer[Any]] = []
+        self._whole_seen = False
 
     @property
     def informers(self) -> Iterable[Informer[Any]]:
@@ -153,9 +154,16 @@ class Feed:
         return max((one.version for one in readable), default=None)
 
     def standing_changed(self) -> None:
-        """Watch the configured namespaces one by one if all at once cannot be read."""
+        """Watch the configured namespaces one by one if all at once cannot be read.
+
+        All have one sink: what the whole drops when it can no longer be read, the parts may still read.
+        """
+        before, self._whole_seen = self._whole_seen, not self._whole.unseen
         if self._whole.unseen and not self._parts:
             self._parts = [self._start(namespace) for namespace in self._namespaces]
+        elif before and self._whole.unseen:
+            for part in self._parts:
+                part.put_again()
 
 
 class Feeds:

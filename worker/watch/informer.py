@@ -157,6 +157,11 @@ class Informer(Generic[T]):
         """Set the function to call whenever `standing` changes."""
         self._changed = changed
 
+    def put_again(self) -> None:
+        """Put all that it knows: another informer with the same sink has dropped it as unreadable."""
+        for item in tuple(self._items.values()):
+            self._sink.put(item)
+
     async def run(self) -> None:
         """List and watch for ever.
 

@@ -183,6 +183,11 @@ class WatchActivities:
         return self._client
 
     @property
+    def connect(self) -> Callable[[Sight, float | None], Awaitable[WorkerKube]]:
+        """Makes a client of the cluster with a sight, and a deadline in seconds for its requests."""
+        return self._connect
+
+    @property
     def metrics(self) -> Metrics:
         """The metrics to update."""
         return self._metrics
@@ -396,6 +401,14 @@ class _Watching:
 
         This costs one list for each such namespace in `REFUSALS_EVERY` seconds, whatever its number of pods.
         """
+        # A client of its own: slow Events must not make the cluster count as unseen.
+        kube = await self._owner.connect(Sight(), None)
+        try:
+            await self._hear_refusals_by(kube)
+        finally:
+            await kube.close()
+
+    async def _hear_refusals_by(self, kube: Kube) -> None:
         turn = 0
         while True:
             await asyncio.sleep(REFUSALS_EVERY)
@@ -408,7 +421,7 @@ class _Watching:
             turn += len(chosen)
             for namespace in chosen:
                 try:
-                    events = await refused_pods.events_of(self.feeds.pulse.kube, namespace)
+                    events = await refused_pods.events_of(kube, namespace)
                 except KubeError:
                     continue  # Asked again later.
                 touched = set[WorkloadKey]()

@@ -134,11 +134,12 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
     attempt = state.attempt
     assert attempt is not None
     names = tuple(one.name for one in spec.components if one.expected_pods and one.name not in attempt.waiting)
-    barrier = attempt.barrier
-    if barrier is not None and state.shows_waits:
+    barrier, told = attempt.barrier, attempt.told
+    if state.shows_waits:
         # Pods that come back gather as at a first start: a restart in place has no pods to give a grace to.
-        barrier = edit(barrier, until=None)
-    passing = OF_PODS if state.shows_waits else {FailureClass.NO_PROGRESS}
+        barrier = edit(barrier, until=None) if barrier is not None else None
+        # What was told of pods that go is not true of those that come back, perhaps on other nodes.
+        told = told if told is None or told.cls not in OF_PODS else None
     attempt = edit(
         attempt,
         barrier=barrier,
@@ -149,8 +150,7 @@ def park(spec: Workload, state: State, now: datetime, *, kills: bool = False) ->
         turns=attempt.turns + 1 - attempt.turns % 2,
         ready_at=None,
         warming={},
-        # What was told of pods that go is not true of those that come back, perhaps on other nodes.
-        told=None if attempt.told is not None and attempt.told.cls in passing else attempt.told,
+        told=told,
         kills=kills,
     )
     return edit(state, attempt=attempt, unhealthy=None)

@@ -1,0 +1,69 @@
+"""What one try of the watch does beside its streams: it hears of refusals. Pure."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from holdfast.activities.kube.blindness import Sight
+from holdfast.model.calls.cluster import WatchInput
+from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch import watch
+from holdfast.worker.watch.pulse import Pulse
+from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
+
+ROW = pytest.mark.row
+GIVEN = WatchInput(cluster="dev", cluster_uid="uid", shards=(1, 2))
+
+
+class Away:
+    """Makes clients of an API server that does not answer."""
+
+    def __init__(self) -> None:
+        self.clients: list[WorkerKube] = []
+        self.closed = 0
+
+    async def __call__(self, sight: Sight, deadline: float | None) -> WorkerKube:
+        away = self
+
+        class Client(WorkerKube):
+            async def close(self) -> None:
+                away.closed += 1
+                await super().close()
+
+        self.clients.append(Client(Configuration(host="http://127.0.0.1:9"), sight=sight))
+        return self.clients[-1]
+
+
+def watching(connect: Away) -> _Watching:
+    owner = WatchActivities(Mock(), connect, cluster_uid="uid", installation="dev", metrics=Metrics())
+    return _Watching(owner, GIVEN, Memory())
+
+
+@ROW("D34", level="pure")
+async def test_D34_events_that_cannot_be_listed_do_not_make_the_cluster_count_as_unseen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "REFUSALS_EVERY", 0.01)
+    connect = Away()
+    one = watching(connect)
+    one.feeds._pulse = Pulse(await connect(Sight(), 3))
+    waits = SimpleNamespace(namespace="ns", facts=SimpleNamespace(created=datetime.now(UTC)), key=None, plan=())
+    monkeypatch.setattr(one._attention, "unadmitted", lambda _: [waits])
+    hearing = asyncio.create_task(one._hear_refusals())
+    async with asyncio.timeout(10):
+        while not any(client.sight.blind for client in connect.clients):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
+    pulse, *others = connect.clients
+    assert not pulse.sight.blind
+    assert [client.sight.blind for client in others] == [True]
+    assert connect.closed == 1
+    await pulse.close()
