@@ -105,9 +105,7 @@ async def test_one_that_kueue_counts_as_finished_is_not_tried_again(
             run = await holdfast.get(spec.name, spec.namespace, spec.cluster)
             await run.until(lambda status: status.phase is Phase.FAILED, through_ends=True)
             if labels:
-                with pytest.raises(
-                    HoldfastError, match="its quota as free: delete the AppWrapper, and apply it"
-                ):
+                with pytest.raises(HoldfastError, match="its quota as free: delete the AppWrapper, and apply it"):
                     await run.retry()
             else:
                 await run.retry()
