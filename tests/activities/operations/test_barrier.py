@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,8 +36,8 @@ class Pods:
     async def find(self, api_version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any] | None:
         return {"metadata": {"name": name, "uid": "owner"}} if kind == names.ATTEMPT_KIND else None
 
-    async def list(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {"items": list(self.pods.values())}
+    async def list(self, *_: Any, keep: Callable[[Any], Any], **__: Any) -> dict[str, Any]:
+        return {"items": [kept for kept in map(keep, self.pods.values()) if kept is not None]}
 
     async def patch(self, _: str, __: str, name: str, ___: str, *, patch: dict[str, Any], **____: Any) -> None:
         one = self.pods[name]
