@@ -51,6 +51,8 @@ NODE: Final[KindKey] = ("v1", "Node")
 CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
 """The kinds that every attempt depends on."""
 SHORTEST_BLINDNESS: Final = 1.0
+CONNECTING: Final = 60.0
+"""Seconds to make one client: where a credential program hangs, another worker is to watch."""
 
 Touch = Callable[[set[WorkloadKey], bool], None]
 """Takes the workloads that a change touches, and whether it may be urgent."""
@@ -194,6 +196,8 @@ class Feeds:
         self._touch = touch
         self._feeds: dict[KindKey, Feed] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._spare: list[list[WorkerKube]] = []
+        """For each kind, the clients that no informer has taken yet."""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pulse: Pulse
         self._earlier: tuple[Interval, ...] = ()
@@ -266,11 +270,13 @@ class Feeds:
         """Store the blindness of the previous watcher."""
         self._earlier = earlier
 
-    async def open(self) -> None:
-        """Start to watch."""
-        kube = await self._connect(Sight(), DEADLINE)
-        self._pulse = Pulse(kube)
+    async def begin(self) -> None:
+        """Start to ask whether the API server answers; `close` from now on."""
+        self._pulse = Pulse(await self._connect(Sight(), DEADLINE))
         self._run(self._pulse.run())
+
+    async def open(self) -> None:
+        """Start to watch, one client after another: each may run a credential program, which takes its time."""
         cache = self._cache
         anchors: _Sink[AnchorSeen] = _Sink(cache.put_anchor, cache.drop_anchor, self._touch)
         attempts: _Sink[AttemptSeen] = _Sink(self._put_attempt, cache.drop_attempt, self._touch)
@@ -288,6 +294,7 @@ class Feeds:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(kube.close() for kubes in self._spare for kube in kubes))
         await self._pulse.kube.close()
 
     async def broken(self) -> None:
@@ -318,12 +325,12 @@ class Feeds:
         if kind in self._feeds:
             return
         namespaces = () if everybody else self._namespaces
-        count = 1 + len(namespaces)
-        # Each informer has its own client, so the client's sight is the informer's own.
-        kubes = [await self._connect(StreamSight(self._pulse), None) for _ in range(count)]
+        kubes = await self._connected(1 + len(namespaces))
         if kind in self._feeds:  # It was added while we connected.
             await asyncio.gather(*(kube.close() for kube in kubes))
             return
+
+        self._spare.append(kubes)
 
         def ours(raw: Object) -> T | None:
             return decode(raw) if self._ours(raw) else None
@@ -345,6 +352,18 @@ class Feeds:
             return informer
 
         self._feeds[kind] = Feed(kind, start, namespaces)
+
+    async def _connected(self, count: int) -> list[WorkerKube]:
+        """Make a client for each informer, so that the client's sight is the informer's own."""
+        kubes: list[WorkerKube] = []
+        try:
+            while len(kubes) < count:
+                async with asyncio.timeout(CONNECTING):
+                    kubes.append(await self._connect(StreamSight(self._pulse), None))
+        except BaseException:
+            await asyncio.gather(*(kube.close() for kube in kubes))
+            raise
+        return kubes
 
     def _standing_changed(self, kind: KindKey) -> None:
         feed = self._feeds[kind]

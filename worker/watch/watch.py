@@ -223,6 +223,7 @@ class _Watching:
             version=self.feeds.version,
         )
         self._memory = memory
+        self._opened = False
         self._attention.recall(memory.digests)
         self._compared = False
         self._version = memory.version
@@ -232,13 +233,10 @@ class _Watching:
         self._counted: dict[str, int] = {}
 
     async def run(self) -> None:
-        begun = datetime.now(UTC)
-        earlier = self._memory.blind
-        if self._memory.at is not None and begun - self._memory.at > UNWATCHED:
-            earlier = (*earlier, Interval(begin=self._memory.at, end=begun))
-        self.feeds.recall(earlier)
-        await self.feeds.open()
+        self._recall()
+        await self.feeds.begin()
         works = (
+            self._open(),
             self._attend(),
             self._hear_refusals(),
             beat(self._client, self._remember),
@@ -248,6 +246,20 @@ class _Watching:
             self._count(),
         )
         await while_all_last(works, self._close)
+
+    async def _open(self) -> None:
+        """Open the feeds beside the heartbeats: that may take longer than the time between two of them."""
+        await self.feeds.open()
+        self._recall()
+        self._opened = True
+        await asyncio.Event().wait()
+
+    def _recall(self) -> None:
+        """Count the time since the previous watcher as blindness."""
+        now, earlier = datetime.now(UTC), self._memory.blind
+        if self._memory.at is not None and now - self._memory.at > UNWATCHED:
+            earlier = (*earlier, Interval(begin=self._memory.at, end=now))
+        self.feeds.recall(earlier)
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         flying = [*self._flying, *self._settling]
@@ -460,6 +472,8 @@ class _Watching:
     # Staying alive.
 
     def _remember(self) -> dict[str, Any]:
+        if not self._opened:
+            return self._memory.wire()  # Nobody watches yet.
         now = datetime.now(UTC)
         blind = self.feeds.intervals(now - timedelta(hours=1))
         self._version = max(self._version, self.feeds.highest)

@@ -241,6 +241,7 @@ async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(sta
         touch=lambda workloads, hot: None,
         marks=Marks(),
     )
+    await feeds.begin()
     await feeds.open()
     try:
         await until(lambda: feeds.settled)

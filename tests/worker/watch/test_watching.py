@@ -1,10 +1,12 @@
-"""What one try of the watch does beside its streams: it hears of refusals. Pure."""
+"""What one try of the watch does beside its streams: it begins, and hears of refusals. Pure."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,9 +16,11 @@ from holdfast.activities.kube.blindness import Sight
 from holdfast.model.calls.cluster import WatchInput
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.runtime.settings import SettingsError
 from holdfast.worker.watch import watch
 from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
+from tests.agent.virtual import in_virtual_time
 
 ROW = pytest.mark.row
 GIVEN = WatchInput(cluster="dev", cluster_uid="uid", shards=(1, 2))
@@ -25,12 +29,18 @@ GIVEN = WatchInput(cluster="dev", cluster_uid="uid", shards=(1, 2))
 class Away:
     """Makes clients of an API server that does not answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0, most: int = 100) -> None:
+        """Take so many seconds for each client, and make no more than the most."""
         self.clients: list[WorkerKube] = []
         self.closed = 0
+        self._seconds, self._most = seconds, most
 
     async def __call__(self, sight: Sight, deadline: float | None) -> WorkerKube:
         away = self
+        if self.clients:
+            await asyncio.sleep(self._seconds)
+        if len(self.clients) == self._most:
+            raise SettingsError("kubeconfig: the credential program has failed")
 
         class Client(WorkerKube):
             async def close(self) -> None:
@@ -42,7 +52,9 @@ class Away:
 
 
 def watching(connect: Away) -> _Watching:
-    owner = WatchActivities(Mock(), connect, cluster_uid="uid", installation="dev", metrics=Metrics())
+    owner = WatchActivities(
+        Mock(), connect, cluster_uid="uid", installation="dev", metrics=Metrics(), namespaces=("a", "b")
+    )
     return _Watching(owner, GIVEN, Memory())
 
 
@@ -67,3 +79,34 @@ async def test_D34_events_that_cannot_be_listed_do_not_make_the_cluster_count_as
     assert [client.sight.blind for client in others] == [True]
     assert connect.closed == 1
     await pulse.close()
+
+
+@pytest.mark.parametrize(("seconds", "most", "error"), [(5, 6, SettingsError), (1e6, 100, TimeoutError)])
+def test_a_watch_stays_alive_while_its_clients_are_made_and_closes_them_if_one_fails(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, most: int, error: type[Exception]
+) -> None:
+    beats = 0
+
+    async def beat(_: object, remember: Callable[[], Any]) -> None:
+        nonlocal beats
+        while True:
+            assert remember() == Memory().wire(), "what the watcher before remembered, until this one watches"
+            beats += 1
+            await asyncio.sleep(1)
+
+    async def stays(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(watch, "beat", beat)
+    monkeypatch.setattr(watch, "worker_leaves", stays)
+    monkeypatch.setattr(Pulse, "run", stays)
+    monkeypatch.setattr(_Watching, "_hear_refusals", stays)
+    connect = Away(seconds, most)
+
+    async def main() -> None:
+        with pytest.raises(error):
+            await watching(connect).run()
+        assert beats >= 10
+        assert connect.closed == len(connect.clients)
+
+    in_virtual_time(main())
