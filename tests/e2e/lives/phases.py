@@ -57,6 +57,7 @@ async def hold(space: Space, phase: str, name: str) -> Held:
             waits = {"forcefulDeletionGracePeriodDuration": "8s", "retryPausePeriodDuration": "120s"}
             handle = await _resetting(space, name, **waits)
             await _stage(space, handle, "taking a live look, then deleting attempt 1")
+            await _deleting(space, name)
             return Held(name, handle, restarts=1)
         case "forcing":
             return await _forcing(space, name)
@@ -160,6 +161,17 @@ async def _stage(space: Space, handle: Handle, words: str) -> None:
         return (await space.explain(handle)).now.startswith(words)
 
     await until(check, 60, f"{handle.id}: {words}")
+
+
+async def _deleting(space: Space, name: str) -> None:
+    """Wait until a reset has begun to delete: one that has only looked is uncharged if it is broken off."""
+    owner = names.attempt_name(name, 1)
+
+    async def check() -> bool:
+        found = await space.site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, owner, space.namespace)
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    await until(check, 60, f"{owner} is being deleted")
 
 
 async def _pods(space: Space, name: str, phase: str, least: int = 2) -> None:
