@@ -10,7 +10,7 @@ from holdfast import names
 from holdfast.activities.facts.node_annotations import is_marked, is_ready, patch_of, with_fault_label
 from holdfast.activities.facts.node_taints import is_fenced, unfence
 from holdfast.activities.facts.workload_key import WorkloadKey, own_name
-from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, WebhookFailed
+from holdfast.activities.kube.client import REFUSED, Conflict, Forbidden, NotFound
 from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, persist
@@ -142,7 +142,7 @@ async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
             return done.model_copy(update={"gone": True})
         except Conflict:
             continue
-        except (Forbidden, Invalid, WebhookFailed) as error:  # Admission may refuse one node, and must stop no other.
+        except REFUSED as error:  # Admission may refuse one node, and must stop no other.
             return done.model_copy(update={"refused": error.message[:200]})
         return done
     return done.model_copy(update={"refused": "it changes faster than it can be marked"})

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast import names
 from holdfast.activities.facts import node_taints
-from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Unreachable, WebhookFailed
+from holdfast.activities.kube.client import REFUSED, Conflict, Forbidden, Invalid, NotFound, Unreachable
 from holdfast.activities.kube.raw import mapping, mappings, one_line
 from holdfast.activities.nodes.machine import (
     Away,
@@ -134,7 +134,7 @@ async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, id
         except Unreachable as error:
             said = one_line(f"the API server does not answer: {error.message}", 200)
             return Provisioned(result=Result.WAITS, said=said, progress=progress())
-        except (Forbidden, Invalid, WebhookFailed) as error:
+        except REFUSED as error:
             return Provisioned(result=Result.WAITS, said=one_line(error.message, 200), progress=progress())
 
 

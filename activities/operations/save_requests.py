@@ -13,7 +13,7 @@ import aiohttp
 
 from holdfast import names
 from holdfast.activities.facts.pod_address import own_address
-from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Object, WebhookFailed
+from holdfast.activities.kube.client import REFUSED, Conflict, NotFound, Object
 from holdfast.activities.kube.http import body_of
 from holdfast.activities.kube.raw import mapping, one_line
 from holdfast.activities.site.site import Site, user_of
@@ -204,7 +204,7 @@ class _Annotations:
                 patch={"metadata": {"annotations": dict(annotations)}},
                 impersonate=user_of(self._given.target),
             )
-        except (Conflict, NotFound, Forbidden, Invalid, WebhookFailed):
+        except (Conflict, NotFound, *REFUSED):
             return  # It is read again; a pod that cannot be asked stays silent.
 
 
