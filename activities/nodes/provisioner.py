@@ -335,10 +335,11 @@ async def _beating(before: Progress) -> AsyncGenerator[tuple[Callable[[], Progre
     async def note(progress: Progress) -> None:
         known[0] = progress
         if inside:
-            # Through the client, which returns once the server has stored it: the SDK's own may come too late.
+            # The SDK's own heartbeat may come too late, so the client sends it too, and returns once it is stored. The
+            # SDK is told first: otherwise it could send older progress right after.
+            tell()
             handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
             await handle.heartbeat(progress.model_dump(mode="json"))
-            tell()
 
     async def beat() -> None:
         while True:

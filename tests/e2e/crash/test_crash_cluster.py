@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,27 +24,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A small stack that nobody else uses, whose audit log has the bodies of deletions too."""
-    with pytest.MonkeyPatch.context() as patch:
-        sources = _with_bodies_of_deletions(tmp_path_factory.mktemp("sources"))
-        patch.setattr("holdfast.local.system.parts.PACKAGE", sources)
-        stack = Stack.up(f"crash-{secrets.token_hex(3)}", nodes=2)
-        try:
-            yield stack
-        finally:
-            stack.down(purge=True)
-
-
-def _with_bodies_of_deletions(target: Path) -> Path:
-    from holdfast.local.system.paths import PACKAGE
-
-    shutil.copytree(PACKAGE, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    policy = target / "audit-policy.yaml"
-    text = policy.read_text()
-    assert "rules:\n" in text
-    policy.write_text(text.replace("rules:\n", "rules:\n- level: Request\n  verbs: [delete]\n", 1))
-    return target
+def own_stack() -> Iterator[Stack]:
+    """A small stack that nobody else uses."""
+    stack = Stack.up(f"crash-{secrets.token_hex(3)}", nodes=2)
+    try:
+        yield stack
+    finally:
+        stack.down(purge=True)
 
 
 async def test_the_api_server_killed_and_started_again(own_stack: Stack, tmp_path: Path):
