@@ -136,6 +136,8 @@ class WorkloadWorkflow:
         resets = waits or workflow.patched(names.PATCH_RESETS)
         creates = resets or workflow.patched(names.PATCH_CREATES)
         self._state = edit(self._state, creates_at_once=creates, resets_at_once=resets, shows_waits=waits)
+        if self._state.asked is not None:  # A run of before 0.3 does not say.
+            self._state = edit(self._state, kueue_admits=self._spec.kueue_admits)
         if begins_suspended(self._spec, edit(self._state, begins_suspended=True)):
             self._state = edit(self._state, begins_suspended=workflow.patched(names.PATCH_SLEEPS))
         if carried is None and not creates and (field := unknown_to_0_1(self._spec)):

@@ -10,7 +10,7 @@ from holdfast import names
 from holdfast.activities.facts.node_annotations import is_marked, is_ready, patch_of, with_fault_label
 from holdfast.activities.facts.node_taints import is_fenced, unfence
 from holdfast.activities.facts.workload_key import WorkloadKey, own_name
-from holdfast.activities.kube.client import REFUSED, Conflict, Forbidden, NotFound
+from holdfast.activities.kube.client import REFUSED, Conflict, Forbidden, NotFound, WebhookFailed
 from holdfast.activities.kube.errors import UnknownKind
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, persist
@@ -22,6 +22,8 @@ REQUESTS_AT_ONCE: Final = 40
 """A list of a node's pods waits until the API server's cache has caught up: a tenth of a second each."""
 CONFLICTS_BORNE: Final = 8
 """Tries per change: a node's status, and with it the version that our change names, changes every few seconds."""
+_WEBHOOK_SECONDS: Final = 0.2
+"""The pause before a mark that a webhook did not answer is tried again."""
 
 Sensitive = Callable[[Set[str]], Awaitable[bool]]
 """Returns whether any of some workloads, given by their workflow ids, is sensitive, or may be."""
@@ -121,7 +123,7 @@ async def _ids(site: Site, key: WorkloadKey) -> set[str]:
 
 async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
     """Write the state of one node on its object, unless it does not concern this installation."""
-    done = NodeMarked(name=wish.name, word=wish.word)
+    done, why = NodeMarked(name=wish.name, word=wish.word), "it changes faster than it can be marked"
     for _ in range(CONFLICTS_BORNE):
         node = await site.kube.find("v1", "Node", wish.name)
         if node is None or node["metadata"]["uid"] != wish.uid:
@@ -142,10 +144,14 @@ async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
             return done.model_copy(update={"gone": True})
         except Conflict:
             continue
+        except WebhookFailed as error:  # Often it answers a moment later, and a mark is not to wait for a minute.
+            why = error.message[:200]
+            await asyncio.sleep(_WEBHOOK_SECONDS)
+            continue
         except REFUSED as error:  # Admission may refuse one node, and must stop no other.
             return done.model_copy(update={"refused": error.message[:200]})
         return done
-    return done.model_copy(update={"refused": "it changes faster than it can be marked"})
+    return done.model_copy(update={"refused": why})
 
 
 async def _has_ours(site: Site, node: str) -> bool:

@@ -122,9 +122,9 @@ async def _read(site: Site, target: Target, ref: Ref, unreadable: set[tuple[str,
     """Return an object; None if it is gone or cannot be read, for want of rights or since its kind's server is down.
 
     Raises:
-        Unreachable: if the API server does not answer other reads either.
+        Unreachable: if the API server does not answer other reads either, or serves this kind itself.
     """
-    for _ in range(2):
+    for again in (False, True):
         if (ref.api_version, ref.kind) in unreadable:
             return None
         try:
@@ -132,6 +132,8 @@ async def _read(site: Site, target: Target, ref: Ref, unreadable: set[tuple[str,
         except (Forbidden, UnknownKind):
             return None
         except Unreachable as error:
+            if again and "." not in ref.api_version.partition("/")[0]:
+                raise  # The API server itself serves this kind: nothing is known of the pod, then.
             await only_its_kind(site, target, error)
     unreadable.add((ref.api_version, ref.kind))
     return None

@@ -98,6 +98,7 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
             if not going:
                 return True
             refused: list[str] = []
+            kept = set[str]()
             pods: list[Mapping[str, Any]] = []
             for one in going:
                 fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
@@ -106,9 +107,10 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
                     fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True)
                 )
                 whys = [why for why in answers if why]
+                kept |= {thing["metadata"]["uid"] for thing, why in zip(fresh, answers, strict=True) if why}
                 pods += forceable(one.pods, whys)
                 refused += whys
-            grace.see()
+            grace.see(kept)
             refused += await force_pods(site, given.target, pods) if grace.is_over else ()
             left = refused[:REFUSED_TOLD] + [told_of(one.plan, one.objects, one.pods) for one in going]
             pulse.say("waiting for what was still active to go", left[:16], len(going))

@@ -276,7 +276,7 @@ class _Forced:
             await _delete_owners(self._site, self._given, owner, self.refused)
         if self._last is None:
             self._last = await find_remains(self._site, self._given)
-        await self._force_all(self._last)
+        await self._force_all(self._last, asks=owner is not None and owner["metadata"]["uid"] in self.refused)
         if self._given.strip_finalizers:
             await self._strip_all(self._last)
         self._last = await find_remains(self._site, self._given)
@@ -286,8 +286,8 @@ class _Forced:
         self._last = replace(self._last, refused=self.refused)
         return self._last
 
-    async def _force_all(self, remains: Remains) -> None:
-        await _all(self._force_pod(pod) for pod in remains.pods)
+    async def _force_all(self, remains: Remains, *, asks: bool) -> None:
+        await _all(self._force_pod(pod, asks=asks) for pod in remains.pods)
         if asyncio.get_running_loop().time() - self._begun < FORCE_RESOURCES_AFTER:
             return
         user = user_of(self._given.target)
@@ -298,12 +298,18 @@ class _Forced:
             owner = (remains.owner, names.API_VERSION, names.ATTEMPT_KIND)
             await _try_delete(self._site, *owner, self.refused, grace_period=0)
 
-    async def _force_pod(self, pod: Mapping[str, Any]) -> None:
+    async def _force_pod(self, pod: Mapping[str, Any], *, asks: bool) -> None:
+        """Force a pod. `asks`: nobody has told it to end, since its owner may not be deleted; so that is done first."""
         metadata = mapping(pod["metadata"])
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             self.refused.pop(metadata["uid"], None)
             return  # Only a finalizer holds it, and we do not remove that unasked.
-        await self._force(pod, "v1", "Pod", user_of(self._given.target))
+        user, ends = user_of(self._given.target), time_of(metadata.get("deletionTimestamp"))
+        if asks and ends is not None and datetime.now(UTC) < ends:
+            return  # Its own grace is not over.
+        options = {} if asks and ends is None else {"grace_period": 0}
+        async with self._tried():
+            await _try_delete(self._site, pod, "v1", "Pod", self.refused, **options, impersonate=user)
 
     async def _strip_all(self, remains: Remains) -> None:
         """Remove foreign finalizers from objects that were being deleted when read; pods first, as in deletion."""

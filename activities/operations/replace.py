@@ -165,14 +165,16 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
             found = await _old_objects(site, given, plan)
             fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
             refused: tuple[str, ...] = ()
+            kept = set[str]()
             if fresh:
                 await living_owner(site, given)
                 answers = await each(fresh, lambda one: delete_read(site, given.target, one, plan))
                 refused = tuple(filter(None, answers))
+                kept = {one["metadata"]["uid"] for one, why in zip(fresh, answers, strict=True) if why}
             pods = await _old_pods(site, given, component)
             if not found and not pods:
                 return
-            grace.see()
+            grace.see(kept)
             refused += await force_pods(site, given.target, forceable(pods, refused)) if grace.is_over else ()
             pulse.say(
                 f"waiting for {told_of(plan, found, pods)} to go before it is made again", refused[:1], len(refused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 
 from holdfast.model import Interval
@@ -58,11 +59,20 @@ class Grace:
     def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
         """Start counting at the first call of `see`; the clock defaults to the running loop's."""
         self._clock = clock or asyncio.get_running_loop().time
-        self._left, self._looked, self._dark = seconds, self._clock(), True
+        self._seconds, self._left, self._looked, self._dark = seconds, seconds, self._clock(), True
+        self._kept: AbstractSet[str] = frozenset()
 
-    def see(self) -> None:
-        """Record that the pods were just seen, and that their deletion has been requested."""
+    def see(self, kept: AbstractSet[str] = frozenset()) -> None:
+        """Record that the pods were just seen, and that their deletion has been requested.
+
+        Args:
+            kept: the uids of objects whose deletion is refused. Pods of one that was refused before are only now told
+                to end, so all of the grace begins again.
+        """
         now = self._clock()
+        if self._kept - kept:
+            self._left, self._dark = self._seconds, True
+        self._kept = kept
         if not self._dark:
             self._left -= now - self._looked
         self._looked, self._dark = now, False

@@ -33,6 +33,8 @@ class Policed:
         self.objects: dict[tuple[str, str], Object] = {}
         self.policies: dict[tuple[str, str], KubeError] = {}
         """How the deletion of an object is refused."""
+        self.graces: list[tuple[str, int | None]] = []
+        """The pods that were deleted, each with the grace period that the deletion gave."""
         self.site = Site(cast("Any", self), TARGET.cluster, TARGET.cluster_uid, "here", Limits())
         self.put(names.ATTEMPT_KIND, TARGET.attempt_name(1), "anchor-uid", workloadUid=TARGET.workload_uid, attempt=1)
 
@@ -75,11 +77,13 @@ class Policed:
             self.objects[kind, name]["status"] = patch["status"]
         return self.objects[kind, name]
 
-    async def delete(self, version: str, kind: str, name: str, _namespace: str, *, uid: str, **_: Any) -> Object:
+    async def delete(self, version: str, kind: str, name: str, _namespace: str, *, uid: str, **options: Any) -> Object:
         found = await self.get(version, kind, name)
         assert found["metadata"]["uid"] == uid
         if (kind, name) in self.policies:
             raise self.policies[kind, name]
+        if kind == "Pod":
+            self.graces.append((name, options.get("grace_period")))
         self._collect(self.objects.pop((kind, name)))
         return found
 

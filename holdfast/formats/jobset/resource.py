@@ -27,7 +27,7 @@ from holdfast.formats.jobset.status import (
 from holdfast.formats.published import LABEL_QUEUE
 from holdfast.formats.registry import Resource
 from holdfast.formats.text import Json, inside
-from holdfast.model import BudgetStatus, Component, ConditionType, Phase, PodSet, Report, Status, Workload
+from holdfast.model import BudgetStatus, Component, ConditionType, Phase, PodSet, Reason, Report, Status, Workload
 
 _PLACING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 """The fields of a pod spec that an admission controller fills in."""
@@ -161,7 +161,7 @@ def reported(document: Json, report: Report, now: datetime) -> Json:
         told.setdefault("restartsCountTowardsMax", 0)
     if holds:
         told.pop("terminalState", None)
-    if not report.phase.ended and previous.get("terminalState"):
+    if not (report.phase.ended or report.reason is Reason.HELD) and previous.get("terminalState"):
         told["terminalState"] = None  # It is tried again.
     return {**told, "conditions": timed([*conditions, condition(report)], previous, report.generation, now)}
 
@@ -222,7 +222,7 @@ def _conditions(told: list[Json], previous: Json, report: Report, *, holds: bool
     before = {one.get("type"): one.get("status") for one in cast("list[Json]", previous.get("conditions") or [])}
     if SUSPENDED[0] in before and SUSPENDED[0] not in found:
         found[SUSPENDED[0]] = _shown(RESUMED, is_true=False)
-    if before.get(FAILED) == "True" and report.phase is not Phase.FAILED:
+    if before.get(FAILED) == "True" and report.phase is not Phase.FAILED and report.reason is not Reason.HELD:
         found[FAILED] = _shown(RETRIED, is_true=False)
     if STARTED[0] in before and STARTED[0] not in found and STARTING[0] in found:
         found[STARTED[0]] = _shown(STARTED, is_true=False)

@@ -57,6 +57,8 @@ class Barrier(Payload):
     """Since when its pods are brought to the barrier; None once it is lifted."""
     until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When the attempt is recreated, if its pods are not at the barrier by then; None unless it restarts in place."""
+    again: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it was lifted before, and pods that were made again since wait at it."""
 
     @property
     def is_lifted(self) -> bool:

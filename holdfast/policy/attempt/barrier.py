@@ -103,15 +103,17 @@ def gathered(attempt: Attempt, now: datetime) -> Attempt:
     barrier = attempt.barrier
     if barrier is None or not barrier.is_lifted:
         return attempt
-    return edit(attempt, barrier=edit(barrier, since=now))
+    return edit(attempt, barrier=edit(barrier, since=now, again=True))
 
 
 def never_starts(state: State, operation: Operation, event: Lifted) -> bool:
     """Whether programs may not start for the first time: a new attempt, charged to no budget, would end the same way.
 
-    What cannot restart in place, for which its pods had a deadline, is recreated.
+    What cannot restart in place, for which its pods had a deadline, is recreated; so is what has run before.
     """
-    return state.shows_waits and bool(event.refused) and operation.until is None and not event.renews
+    barrier = state.attempt.barrier if state.attempt is not None else None
+    first = operation.until is None and barrier is not None and not barrier.again
+    return state.shows_waits and bool(event.refused) and first and not event.renews
 
 
 def lifted(state: State, attempt: Attempt, barrier: Barrier, event: Lifted, now: datetime) -> State:

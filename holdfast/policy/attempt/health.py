@@ -340,10 +340,10 @@ def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
     return unhealthy.since if truly <= unhealthy.failure.time else min(now, max(truly, unhealthy.since))
 
 
-def _still_warming(spec: Workload, attempt: Attempt, seen: Observation) -> dict[str, datetime]:
+def _still_warming(spec: Workload, state: State, attempt: Attempt, seen: Observation) -> dict[str, datetime]:
     """Return the recreated components that were not seen running since, with the start of their graces."""
     still: dict[str, datetime] = {}
-    members = spec.members if spec.gang is not None else None
+    members = spec.members if spec.gang is not None and state.shows_waits else None
     for name, since in attempt.warming.items():
         view = seen.components.get(name)
         up = view is not None and view.found and not view.unready
@@ -374,7 +374,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
             attempt = edit(attempt, ready_at=now)
             state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:
-        state = edit(state, attempt=edit(attempt, warming=_still_warming(spec, attempt, seen)))
+        state = edit(state, attempt=edit(attempt, warming=_still_warming(spec, state, attempt, seen)))
     ruled = judged(spec, state, seen, failures(spec, state, now))
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state

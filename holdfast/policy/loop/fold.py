@@ -139,7 +139,8 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             if counted_out(state):
                 why = "retry was asked for, but its graph counts it as ended: submit the graph again"
                 return cause(state, Reason.RETRY_REQUESTED, why, now)
-            if state.kueue_admits and state.outcome is Phase.FAILED and state.shows_waits:
+            finished = state.outcome is Phase.FAILED and state.held is None
+            if state.kueue_admits and finished and state.shows_waits:
                 why = "retry was asked for, but Kueue counts it as finished: delete it, and apply it again"
                 return cause(state, Reason.RETRY_REQUESTED, why, now)
             if not _can_retry(state):

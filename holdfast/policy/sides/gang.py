@@ -77,11 +77,11 @@ def parting(state: State) -> Attempt | None:
 
 
 def _is_idle(state: State, attempt: Attempt) -> bool:
-    """Whether all objects of an attempt are seen to have ended, with all of its pods."""
+    """Whether all objects of an attempt are seen to have ended or to be gone, with all of its pods."""
     seen = state.observation
     if seen is None or seen.attempt != attempt.number or seen.occupies:
         return False
-    return all(one.complete or one.failed for one in seen.components.values())
+    return all(one.complete or one.failed or not one.found for one in seen.components.values())
 
 
 def resizing(spec: Workload, state: State) -> Attempt | None:

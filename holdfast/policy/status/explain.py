@@ -575,7 +575,7 @@ def _unblock(spec: Workload, state: State) -> str:
     attempt, retry, cancel = state.attempt, _command("retry", spec), _command("cancel", spec)
     if state.held is not None:
         return f"{retry} removes all that is there of it and begins a new attempt; {cancel} removes it and ends"
-    if state.phase is Phase.FAILED and spec.kueue_admits:
+    if state.phase is Phase.FAILED and state.kueue_admits and state.shows_waits:
         return f"delete the {spec.source.kind}, and apply it again: Kueue counts it as finished; {cancel} removes it"
     if _unserved(spec, state):
         return f"whoever operates the cluster must serve that version again (its CustomResourceDefinition); or {cancel}"

@@ -53,3 +53,19 @@ async def test_L4_a_refused_mark_of_one_node_keeps_no_other_from_being_marked(er
     done = await asyncio.wait_for(mark_nodes(site, given), 5.0)
     assert {one.name: one.refused for one in done.nodes} == {"a": "", "b": error.message, "c": ""}
     assert nodes.patched == ["a", "c"]
+
+
+@pytest.mark.row("L4", level="pure")
+async def test_L4_a_mark_is_tried_again_at_once_when_a_webhook_did_not_answer():
+    class Nervous(Nodes):
+        async def patch(self, api_version: str, kind: str, name: str, **options: Any) -> None:
+            error, self.refused = self.refused == name, ""
+            if error:
+                raise self.error
+            self.patched.append(name)
+
+    nodes = Nervous("b", REFUSALS[-1])
+    site = Site(cast("Kube", nodes), "c", "k", "us", Limits())
+    wish = NodeWish(name="b", uid="b", word=NodeWord.FAULTY, why="memory", since=START)
+    done = await mark_nodes(site, MarkNodesInput(cluster="c", cluster_uid="k", nodes=(wish,)))
+    assert (done.nodes[0].refused, nodes.patched) == ("", ["b"])

@@ -136,6 +136,9 @@ async def test_D26_an_error_that_passes_makes_no_pod_of_anothers_ours() -> None:
     there = There(passing={"copy": Unreachable(503, "", "etcd has no leader")})
     copy = there.put(ref("Job", "copy"))
     assert (await there.of(JOB, copy)).foreign == {"copy-uid"}
+    there = There(refused={"copy": Unreachable(503, "", "etcd has no leader")})
+    with pytest.raises(Unreachable):  # Nothing else serves Jobs.
+        await there.of(JOB, there.put(ref("Job", "copy")))
 
 
 @D27

@@ -129,9 +129,13 @@ async def test_A8_an_attempt_that_may_not_be_deleted_keeps_no_pods(error: KubeEr
     cluster = Policed()
     cluster.policies[names.ATTEMPT_KIND, "train-a1"] = error
     cluster.put("Pod", "first-x", OWNER_UID)
+    for name, ends in (("told-x", timedelta(minutes=1)), ("over-x", timedelta(minutes=-1))):
+        cluster.put("Pod", name, OWNER_UID)
+        cluster.objects["Pod", name]["metadata"]["deletionTimestamp"] = f"{datetime.now(UTC) + ends:%FT%TZ}"
     removed = await force_remove(cluster.site, removal(0.5))
-    assert (removed.gone, cluster.left) == (False, ["Attempt train-a1"])
-    assert [one.sentence() for one in removed.remnants] == [f"Attempt train-a1, which may not be deleted: {WHY}"]
+    assert (removed.gone, cluster.left) == (False, ["Attempt train-a1", "Pod told-x"])
+    assert set(cluster.graces) == {("first-x", None), ("over-x", 0)}, "nobody had told first-x to end"
+    assert removed.remnants[0].sentence() == f"Attempt train-a1, which may not be deleted: {WHY}"
     cluster.policies.clear()
     assert (await force_remove(cluster.site, removal())).gone
 

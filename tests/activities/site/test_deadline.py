@@ -98,3 +98,18 @@ def test_a_grace_is_used_up_only_between_two_looks_that_both_saw():
     later(1)
     grace.see()
     assert grace.is_over
+
+
+def test_pods_of_what_may_be_deleted_only_now_have_all_of_their_grace():
+    now = NOW
+    grace = Grace(60, lambda: now)
+    for kept in ({"a", "b"}, {"a", "b"}, {"a"}):
+        grace.see(kept)
+        now += 61
+    grace.see({"a"})
+    assert grace.is_over, "a minute and more since those of b were told to end"
+    grace.see()
+    assert not grace.is_over, "those of a have only now been told to end"
+    now += 61
+    grace.see()
+    assert grace.is_over

@@ -418,6 +418,9 @@ def test_F16_one_that_is_tried_again_has_not_failed():
     still = shown({**document, "status": failed}, report(Phase.FAILED, 8, quota=False))
     assert ((condition(still, "Failed") or {})["status"], still["terminalState"]) == ("True", "Failed")
     assert "terminalState" not in shown(document, report(Phase.RUNNING))
+    held = shown({**document, "status": failed}, report(Phase.PENDING, 8, reason=Reason.HELD))
+    assert "terminalState" not in held, "nobody asked for a retry"
+    assert "Failed" not in {one["type"] for one in held["conditions"] if one["status"] == "False"}
 
 
 @ROW("F8", level="pure")

@@ -36,7 +36,15 @@ from holdfast.policy.status.blocked import owed
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import quota_in
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, GraphTold, Observed, OperationInterrupted, Retried, Suspended
+from holdfast.policy.values.events import (
+    Cancelled,
+    GraphTold,
+    Observed,
+    OperationInterrupted,
+    PolicyChanged,
+    Retried,
+    Suspended,
+)
 from holdfast.policy.values.steps import Sleep
 from tests.policy.attempt.test_order import after
 from tests.policy.lives.elements import Elements, config, element, job, jobs
@@ -148,6 +156,21 @@ def test_J12_without_an_end_of_its_time_it_stays_until_somebody_cancels_it():
     assert isinstance(one.step, Sleep)
     one.tell(Cancelled())
     assert one.ended is Phase.SUCCEEDED
+
+
+@ROW("J12", level="pure")
+@ROW("A13", level="pure")
+def test_J12_what_hangs_as_it_is_deleted_goes_with_the_rest_when_a_changed_time_is_over():
+    one = life(policy(ttl=None), hold=True)
+    one.state = edit(one.state, shows_waits=True)
+    due = ends(one, "success").now + HOUR
+    one.after(minutes=9).tell(PolicyChanged(policy(ttl=HOUR)))
+    assert isinstance(one.step, Sleep)
+    assert one.step.until == due
+    assert one.state.operation is not None
+    assert (one.state.operation.kind, one.state.operation.interrupted) == (OperationKind.CLEAR, False)
+    one.after(minutes=52)
+    assert (one.ended, one.kinds()[-1]) == (Phase.SUCCEEDED, "remove")
 
 
 @ROW("J12", level="pure")

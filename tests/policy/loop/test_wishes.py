@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Action, ActionKind, Intent, OperationKind, Phase, Policy, Reason, Source, Stage, Timings
+from holdfast.model import (
+    Action,
+    ActionKind,
+    Held,
+    Intent,
+    OperationKind,
+    Phase,
+    Policy,
+    Reason,
+    Source,
+    Stage,
+    Timings,
+)
 from holdfast.model.labels import KUEUE_QUEUE
 from holdfast.policy.loop.change import PolicyChange, changed
 from holdfast.policy.loop.fold import fold
@@ -182,6 +194,8 @@ def test_F8_one_whose_quota_kueue_has_given_to_others_is_not_tried_again():
     assert decide(life.spec, after, life.now) == decide(life.spec, state, life.now)
     spec = edit(life.spec, source=source)
     assert explain_of(spec, state, life.now).unblock.startswith("delete the JobSet, and apply it again: Kueue counts")
+    held = Held(why="another attempt was seen", since=life.now)
+    assert fold(edit(state, held=held), Retried(), life.now).intent.retry, "explain offers it"
     pausing = moment("pausing")
     assert fold(edit(pausing.state, kueue_admits=True), Retried(), pausing.now).intent.retry, "its quota is its own"
 

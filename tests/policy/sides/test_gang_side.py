@@ -255,6 +255,8 @@ def test_T6_after_a_success_the_rendezvous_stays_for_pods_that_start_late_until_
     assert parting(one.state) is None, "its Job may still make some"
     one.sees(succeeded=4, complete=True)
     assert parting(one.state) is attempt(one)
+    one.sees(found=False)
+    assert parting(one.state) is attempt(one), "its Job was deleted"
 
 
 @ROW("T6", level="pure")

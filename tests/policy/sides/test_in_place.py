@@ -37,6 +37,7 @@ from holdfast.model import (
 from holdfast.model.calls.barrier import BarrierInput, Lifted
 from holdfast.model.life.ledger import Bucket
 from holdfast.model.life.progress import PodStep, Step, StepRecord
+from holdfast.policy.attempt.barrier import gathered
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.ledger import Moment, spans_of
@@ -433,6 +434,16 @@ def test_J24_programs_that_may_never_start_fail_it():
     why = 'the programs of attempt 1 cannot start: Pod driver-0: pods "driver-0" is forbidden'
     assert (one.state.outcome_failure.cls, one.state.outcome_failure.message) == (FailureClass.LAUNCH, why)
     one.tell(Retried())
+    assert (one.attempt, one.state.outcome) == (2, None)
+
+
+@ROW
+def test_J24_programs_that_have_run_before_may_run_again_in_a_new_attempt():
+    one = life(hold=OperationKind.BARRIER)
+    assert one.state.attempt is not None
+    one.state = edit(one.state, shows_waits=True, attempt=gathered(one.state.attempt, one.now))
+    one.settle()
+    one.ends(Lifted(done=False, refused="'other': it is not annotated"))
     assert (one.attempt, one.state.outcome) == (2, None)
 
 
