@@ -146,7 +146,24 @@ async def one_with_pod_sets_that_cannot_be(bench: Bench) -> None:
     await changed(bench, {"metadata": {"finalizers": None}})
 
 
-REFUSED = (one_that_is_gone, one_that_is_being_deleted_and_was_let_go, one_with_pod_sets_that_cannot_be)
+async def one_that_another_controller_runs(bench: Bench) -> None:
+    await applied(bench, managedBy="example.com/other")
+    assert "is not run by this installation" in await refusal(bench, names.ERROR_CONFLICT)
+    await changed(bench, {"metadata": {"finalizers": None}})
+
+
+async def one_of_a_kind_that_stands_for_nothing(bench: Bench) -> None:
+    bench.target = bench.target.model_copy(update={"anchor": AnchorKind(api_version="v1", kind="Namespace")})
+    assert "stands for no workload" in await refusal(bench)
+
+
+REFUSED = (
+    one_that_is_gone,
+    one_that_is_being_deleted_and_was_let_go,
+    one_with_pod_sets_that_cannot_be,
+    one_that_another_controller_runs,
+    one_of_a_kind_that_stands_for_nothing,
+)
 
 
 @ROW("F3", level="e2e")

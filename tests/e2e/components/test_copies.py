@@ -183,4 +183,4 @@ async def test_removal_waits_for_every_copy(space: Space):
     assert await uids(space) == {}
     await handle.signal(names.SIGNAL_RESUME)
     await space.reach(handle, "Running", 2)
-    assert_named(await jobs(space), 3, 1)
+    assert_named(await jobs(space), 3, 0)  # A resumption is no restart.

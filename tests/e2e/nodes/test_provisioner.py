@@ -142,7 +142,7 @@ async def test_L15_killed_the_service_leaves_a_queue_a_quarantine_and_ready_node
         held = await here.space.submit(appwrapper("stays", stays, admissionGracePeriodDuration="10m"))
         told = await here.status()
         assert [one.number for one in told.pending] == numbers
-        assert told.quarantined[wiped].why == "waits for wipe (request 1, note: released)"
+        assert told.quarantined[wiped].why == 'waits for wipe (request 1, asked for with the note "released")'
         assert await here.is_quarantined(wiped)
         assert await here.space.pods("stays") == [] or not [
             pod for pod in await here.space.pods("stays") if pod["spec"].get("nodeName")
