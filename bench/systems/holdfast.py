@@ -189,6 +189,10 @@ class HoldfastSystem(Controller):
             await asyncio.sleep(POLL)
 
 
+_REMOVALS = {OperationKind.REMOVE, OperationKind.RESET}
+"""What deletes an attempt: a reset looks, and removes in the same activity (record 0086)."""
+
+
 async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
     """Return when the task that schedules a workflow's first removal was completed; None if there was none."""
     task: datetime | None = None
@@ -197,7 +201,7 @@ async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
             task = event.event_time.ToDatetime(UTC)
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             kind = event.activity_task_scheduled_event_attributes.activity_type.name
-            if kind == OperationKind.REMOVE:
+            if kind in _REMOVALS:
                 return task
     return None
 
@@ -211,7 +215,7 @@ async def removal_due(handle: WorkflowHandle[Any, Any]) -> datetime | None:
             due = event.event_time.ToDatetime(UTC) + lasts
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             kind = event.activity_task_scheduled_event_attributes.activity_type.name
-            if kind == OperationKind.REMOVE:
+            if kind in _REMOVALS:
                 return due
     return None
 
