@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowExecutionDescription, WorkflowHandle
 
 from bench.audit import Entry, received, user
@@ -189,34 +190,54 @@ class HoldfastSystem(Controller):
             await asyncio.sleep(POLL)
 
 
-_REMOVALS = {OperationKind.REMOVE, OperationKind.RESET}
-"""What deletes an attempt: a reset looks, and removes in the same activity (record 0086)."""
-
-
 async def removal_decided(handle: WorkflowHandle[Any, Any]) -> datetime | None:
     """Return when the task that schedules a workflow's first removal was completed; None if there was none."""
-    task: datetime | None = None
-    async for event in handle.fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-            task = event.event_time.ToDatetime(UTC)
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            kind = event.activity_task_scheduled_event_attributes.activity_type.name
-            if kind in _REMOVALS:
-                return task
-    return None
+
+    def decided(event: HistoryEvent, before: datetime | None) -> datetime | None:
+        is_task = event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        return event.event_time.ToDatetime(UTC) if is_task else before
+
+    return await _before_removal(handle, decided)
 
 
 async def removal_due(handle: WorkflowHandle[Any, Any]) -> datetime | None:
     """Return when the last timer before a workflow's first removal was to fire; None if there is no removal."""
-    due: datetime | None = None
+
+    def due(event: HistoryEvent, before: datetime | None) -> datetime | None:
+        if event.event_type != EventType.EVENT_TYPE_TIMER_STARTED:
+            return before
+        lasts = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+        return event.event_time.ToDatetime(UTC) + lasts
+
+    return await _before_removal(handle, due)
+
+
+async def _before_removal(
+    handle: WorkflowHandle[Any, Any], read: Callable[[HistoryEvent, datetime | None], datetime | None]
+) -> datetime | None:
+    """Return the time that was read last of what comes before a workflow's first removal; None if there is none.
+
+    A reset looks, and then removes in the same activity (record 0086). One that was broken off does not count.
+    """
+    last: datetime | None = None
+    resets: dict[int, datetime | None] = {}
     async for event in handle.fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
-            lasts = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
-            due = event.event_time.ToDatetime(UTC) + lasts
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            kind = event.activity_task_scheduled_event_attributes.activity_type.name
-            if kind in _REMOVALS:
-                return due
+        last = read(event, last)
+        match event.event_type:
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                kind = event.activity_task_scheduled_event_attributes.activity_type.name
+                if kind == OperationKind.REMOVE:
+                    return last
+                if kind == OperationKind.RESET:
+                    resets[event.event_id] = last
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
+                resets.pop(event.activity_task_cancel_requested_event_attributes.scheduled_event_id, None)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                scheduled = event.activity_task_completed_event_attributes.scheduled_event_id
+                if scheduled in resets:
+                    return resets[scheduled]
+            case _:
+                pass
     return None
 
 
