@@ -23,6 +23,7 @@ from holdfast.activities.kube.client import service_account_user
 from holdfast.client import Holdfast
 from holdfast.formats.appwrapper import reader
 from holdfast.model import OperationKind, Phase
+from holdfast.model.calls.cluster import Reset
 from tests.e2e.ground.site import Site, Worker, open_site, until
 
 WORKER = service_account_user(names.WORKER_NAMESPACE, names.WORKER_SERVICE_ACCOUNT)
@@ -217,7 +218,7 @@ async def _before_removal(
 ) -> datetime | None:
     """Return the time that was read last of what comes before a workflow's first removal; None if there is none.
 
-    A reset looks, and then removes in the same activity (record 0086). One that was broken off does not count.
+    A reset looks, and then removes in the same activity (record 0086). One that only looked does not count.
     """
     last: datetime | None = None
     resets: dict[int, datetime | None] = {}
@@ -230,11 +231,10 @@ async def _before_removal(
                     return last
                 if kind == OperationKind.RESET:
                     resets[event.event_id] = last
-            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED:
-                resets.pop(event.activity_task_cancel_requested_event_attributes.scheduled_event_id, None)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
-                scheduled = event.activity_task_completed_event_attributes.scheduled_event_id
-                if scheduled in resets:
+                ended = event.activity_task_completed_event_attributes
+                scheduled = ended.scheduled_event_id
+                if scheduled in resets and Reset.model_validate_json(ended.result.payloads[0].data).confirmed:
                     return resets[scheduled]
             case _:
                 pass

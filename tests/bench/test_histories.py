@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from bench.systems.holdfast import removal_decided, removal_due
+from holdfast.model.calls.cluster import Reset
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,8 +45,9 @@ class History:
         named = {"activity_type": {"name": activity}}
         return self.add("ACTIVITY_TASK_SCHEDULED", activity_task_scheduled_event_attributes=named)
 
-    def ends(self, scheduled: int) -> None:
-        of = {"scheduled_event_id": scheduled}
+    def ends(self, scheduled: int, *, removed: bool = True) -> None:
+        result = Payload(data=Reset(confirmed=removed).model_dump_json().encode())
+        of = {"scheduled_event_id": scheduled, "result": {"payloads": [result]}}
         self.add("ACTIVITY_TASK_COMPLETED", activity_task_completed_event_attributes=of)
 
     async def fetch_history_events(self) -> AsyncIterator[HistoryEvent]:
@@ -66,13 +69,10 @@ async def test_the_last_timer_and_the_task_before_a_removal_count(activity: str)
     assert await history.read() == [47, 3]
 
 
-async def test_a_reset_that_was_broken_off_is_no_removal():
+async def test_a_reset_that_only_looked_is_no_removal():
     history = History()
     history.decides(5)
-    broken = history.schedules("reset")
-    of = {"scheduled_event_id": broken}
-    history.add("ACTIVITY_TASK_CANCEL_REQUESTED", activity_task_cancel_requested_event_attributes=of)
-    history.ends(broken)
-    history.decides(45)  # Set at 8.
+    history.ends(history.schedules("reset"), removed=False)
+    history.decides(45)  # Set at 7.
     history.ends(history.schedules("reset"))
-    assert await history.read() == [53, 9]
+    assert await history.read() == [52, 8]
