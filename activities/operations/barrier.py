@@ -138,6 +138,7 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
     longest = _POLL_LAST if grace is not None else _POLL_IDLE
     delay, last = _POLL_FIRST, -1
     reminders, clock = Reminders(), asyncio.get_running_loop().time
+    ordered = frozenset[str]()  # The pods that were there as their programs were first allowed to start.
     while True:
         try:
             owner = await living_owner_of(site, given.target, given.attempt, given.owner_uid)
@@ -148,7 +149,10 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
             begun = [pod for pod in pods if pod.has_begun(given.in_place)]
             if len(begun) >= expected and len(begun) == len(pods):
                 return
-            await _advance(site, given, seen)
+            known = [pod for pod in pods if pod.uid in ordered] if ordered else pods
+            if ordered and len(begun) == len(known) and (grace is None or len(known) < len(pods)):
+                return  # What was lost since, or made again and waits, is told by the next look.
+            ordered = await _advance(site, given, seen, known, ordered)
             late = set(reminders.due({pod.uid: pod.stands for pod in pods}, given.in_place, clock()))
             await _remind(site, given, [pod for pod in pods if pod.uid in late])
             there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
@@ -173,13 +177,25 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
         await asyncio.sleep(delay)
 
 
-async def _advance(site: Site, given: BarrierInput, seen: _Pods) -> None:
+async def _advance(
+    site: Site, given: BarrierInput, seen: _Pods, known: list[_Pod], ordered: frozenset[str]
+) -> frozenset[str]:
     """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends.
+
+    Args:
+        site: the cluster.
+        given: the call.
+        seen: the pods.
+        known: those that may start: once some have, no pod that was made later starts beside them.
+        ordered: the uids of those that were there as the first were allowed to start; empty before.
+
+    Returns:
+        The same as `ordered`, from now on.
 
     Raises:
         _Refused: if they can not, or may not any more.
     """
-    goal, pods = given.in_place, seen.pods
+    goal, pods = given.in_place, known
     late = next((pod for pod in pods if pod.stands.requested > goal), None)
     if late is not None:
         why = f"pod {late.name} was asked to reach in-place restart attempt {late.stands.requested}"
@@ -193,11 +209,13 @@ async def _advance(site: Site, given: BarrierInput, seen: _Pods) -> None:
         if given.resume_from is not None:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
         await _annotate(site, given, [(pod, request) for pod in behind])
-    elif there and len(there) + passed == len(pods) >= seen.expected and not seen.going:
+    elif there and len(there) + passed == len(pods) and (ordered or len(pods) >= seen.expected) and not seen.going:
         attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
         restarts = names.ANNOTATION_RESTARTS_SEEN
         await _still_permitted(site, given, there)
         await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
+        return ordered or frozenset(pod.uid for pod in pods)
+    return ordered
 
 
 async def _still_permitted(site: Site, given: BarrierInput, pods: list[_Pod]) -> None:

@@ -143,3 +143,24 @@ async def test_J24_others_do_not_restart_without_a_pod_that_succeeded_before(gra
 async def test_J24_a_pod_that_is_gone_is_still_missed():
     with pytest.raises(_Refused, match=r"^1 pod is gone$"):
         await begun(there(done("worker", 0), named("worker", 1)), 30.0, worker=3)
+
+
+@dataclass
+class Replaced(Pods):
+    """Of which one pod is deleted as soon as all programs may start; its Job makes another, if it has one."""
+
+    remade: bool = True
+
+    async def patch(self, *where: str, **options: Any) -> None:
+        await super().patch(*where, **options)
+        if len(self.lifted) == len(self.pods) and "worker-0" in self.pods:
+            del self.pods["worker-0"]
+            self.pods |= {"worker-9": named("worker", 9)} if self.remade else {}
+
+
+@ROW
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("remade", [True, False])
+async def test_J24_a_pod_that_is_made_again_does_not_start_beside_those_that_have_begun(remade: bool):
+    pods = {f"worker-{index}": named("worker", index) for index in range(3)}
+    assert await begun(Replaced(pods, remade=remade), worker=3) == ["worker-0", "worker-1", "worker-2"]
