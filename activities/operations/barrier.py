@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
@@ -152,7 +152,9 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
             known = [pod for pod in pods if pod.uid in ordered] if ordered else pods
             if ordered and len(begun) == len(known) and (grace is None or len(known) < len(pods)):
                 return  # What was lost since, or made again and waits, is told by the next look.
-            ordered = await _advance(site, given, seen, known, ordered)
+            # Once some may start, no pod that was made later starts beside them.
+            if await _advance(site, given, replace(seen, pods=known, expected=len(known)) if ordered else seen):
+                ordered = ordered or frozenset(pod.uid for pod in pods)
             late = set(reminders.due({pod.uid: pod.stands for pod in pods}, given.in_place, clock()))
             await _remind(site, given, [pod for pod in pods if pod.uid in late])
             there = [pod for pod in pods if pod.has_passed(given.in_place) or pod.stands.is_there(given.in_place)]
@@ -177,25 +179,16 @@ async def _until_begun(site: Site, given: BarrierInput, pulse: Pulse) -> None:
         await asyncio.sleep(delay)
 
 
-async def _advance(
-    site: Site, given: BarrierInput, seen: _Pods, known: list[_Pod], ordered: frozenset[str]
-) -> frozenset[str]:
+async def _advance(site: Site, given: BarrierInput, seen: _Pods) -> bool:
     """Ask pods to come to the barrier; let their programs start once all are there, and no other pod still ends.
 
-    Args:
-        site: the cluster.
-        given: the call.
-        seen: the pods.
-        known: those that may start: once some have, no pod that was made later starts beside them.
-        ordered: the uids of those that were there as the first were allowed to start; empty before.
-
     Returns:
-        The same as `ordered`, from now on.
+        Whether programs were allowed to start.
 
     Raises:
         _Refused: if they can not, or may not any more.
     """
-    goal, pods = given.in_place, known
+    goal, pods = given.in_place, seen.pods
     late = next((pod for pod in pods if pod.stands.requested > goal), None)
     if late is not None:
         why = f"pod {late.name} was asked to reach in-place restart attempt {late.stands.requested}"
@@ -209,13 +202,13 @@ async def _advance(
         if given.resume_from is not None:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
         await _annotate(site, given, [(pod, request) for pod in behind])
-    elif there and len(there) + passed == len(pods) and (ordered or len(pods) >= seen.expected) and not seen.going:
+    elif there and len(there) + passed == len(pods) >= seen.expected and not seen.going:
         attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
         restarts = names.ANNOTATION_RESTARTS_SEEN
         await _still_permitted(site, given, there)
         await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
-        return ordered or frozenset(pod.uid for pod in pods)
-    return ordered
+        return True
+    return False
 
 
 async def _still_permitted(site: Site, given: BarrierInput, pods: list[_Pod]) -> None:

@@ -19,10 +19,10 @@ from holdfast.activities.kube.client import Conflict, NotFound, Object, Unreacha
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.kube.trim import Trace, lean, trace
 from holdfast.activities.objects.ancestry import own_pods
-from holdfast.activities.objects.copies import each, read_objects
+from holdfast.activities.objects.copies import read_objects
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.operations.observe import look
-from holdfast.activities.operations.replace import REFUSED_TOLD, delete_read, force_pods, forceable, told_of
+from holdfast.activities.operations.replace import REFUSED_TOLD, delete_all, force_pods, forceable, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.deadline import Deadline, Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist
@@ -97,20 +97,16 @@ async def _until_gone(site: Site, given: ClearInput, pulse: Pulse) -> bool:
             going = await _active(site, given)
             if not going:
                 return True
-            refused: list[str] = []
-            kept = set[str]()
+            kept = dict[str, str]()
             pods: list[Mapping[str, Any]] = []
             for one in going:
                 fresh = [thing for thing in one.objects if "deletionTimestamp" not in thing["metadata"]]
                 # An object that changed since it was read may have ended: the next round reads it again.
-                answers = await each(
-                    fresh, lambda it, plan=one.plan: delete_read(site, given.target, it, plan, as_read=True)
-                )
-                whys = [why for why in answers if why]
-                kept |= {thing["metadata"]["uid"] for thing, why in zip(fresh, answers, strict=True) if why}
+                whys = await delete_all(site, given.target, fresh, one.plan, as_read=True)
                 pods += forceable(one.pods, whys)
-                refused += whys
-            grace.see(kept)
+                kept |= whys
+            grace.see(kept.keys())
+            refused = [*kept.values()]
             refused += await force_pods(site, given.target, pods) if grace.is_over else ()
             left = refused[:REFUSED_TOLD] + [told_of(one.plan, one.objects, one.pods) for one in going]
             pulse.say("waiting for what was still active to go", left[:16], len(going))

@@ -304,12 +304,11 @@ class _Forced:
         if "deletionTimestamp" in metadata and metadata.get("deletionGracePeriodSeconds") == 0:
             self.refused.pop(metadata["uid"], None)
             return  # Only a finalizer holds it, and we do not remove that unasked.
-        user, ends = user_of(self._given.target), time_of(metadata.get("deletionTimestamp"))
+        ends = time_of(metadata.get("deletionTimestamp"))
         if asks and ends is not None and datetime.now(UTC) < ends:
             return  # Its own grace is not over.
-        options = {} if asks and ends is None else {"grace_period": 0}
-        async with self._tried():
-            await _try_delete(self._site, pod, "v1", "Pod", self.refused, **options, impersonate=user)
+        grace = None if asks and ends is None else 0
+        await self._force(pod, "v1", "Pod", user_of(self._given.target), grace=grace)
 
     async def _strip_all(self, remains: Remains) -> None:
         """Remove foreign finalizers from objects that were being deleted when read; pods first, as in deletion."""
@@ -340,9 +339,11 @@ class _Forced:
                 impersonate=user,
             )
 
-    async def _force(self, thing: Mapping[str, Any], api_version: str, kind: str, user: str) -> None:
+    async def _force(
+        self, thing: Mapping[str, Any], api_version: str, kind: str, user: str, *, grace: int | None = 0
+    ) -> None:
         async with self._tried():
-            await _try_delete(self._site, thing, api_version, kind, self.refused, grace_period=0, impersonate=user)
+            await _try_delete(self._site, thing, api_version, kind, self.refused, grace_period=grace, impersonate=user)
 
     @asynccontextmanager
     async def _tried(self) -> AsyncGenerator[None]:

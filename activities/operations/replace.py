@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holdfast import names
@@ -164,17 +164,15 @@ async def _until_gone(site: Site, given: ReplaceInput, component: Component, pul
         try:
             found = await _old_objects(site, given, plan)
             fresh = [one for one in found if "deletionTimestamp" not in one["metadata"]]
-            refused: tuple[str, ...] = ()
-            kept = set[str]()
+            kept = dict[str, str]()
             if fresh:
                 await living_owner(site, given)
-                answers = await each(fresh, lambda one: delete_read(site, given.target, one, plan))
-                refused = tuple(filter(None, answers))
-                kept = {one["metadata"]["uid"] for one, why in zip(fresh, answers, strict=True) if why}
+                kept = await delete_all(site, given.target, fresh, plan)
+            refused = tuple(kept.values())
             pods = await _old_pods(site, given, component)
             if not found and not pods:
                 return
-            grace.see(kept)
+            grace.see(kept.keys())
             refused += await force_pods(site, given.target, forceable(pods, refused)) if grace.is_over else ()
             pulse.say(
                 f"waiting for {told_of(plan, found, pods)} to go before it is made again", refused[:1], len(refused)
@@ -229,6 +227,14 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
     return await own_pods(site, given.target, (plan,), pods, lambda pod: pod.controller)
 
 
+async def delete_all(
+    site: Site, target: Target, things: Sequence[Mapping[str, Any]], plan: PlannedComponent, *, as_read: bool = False
+) -> dict[str, str]:
+    """Delete objects as `delete_read` does; return why those that stay may not be deleted, by uid."""
+    answers = await each(things, lambda one: delete_read(site, target, one, plan, as_read=as_read))
+    return {one["metadata"]["uid"]: why for one, why in zip(things, answers, strict=True) if why}
+
+
 async def delete_read(
     site: Site, target: Target, thing: Mapping[str, Any], plan: PlannedComponent, *, as_read: bool = False
 ) -> str:
@@ -260,7 +266,7 @@ REFUSED_TOLD = 4
 """How many objects and pods that may not be deleted are named, ahead of the list of what is left."""
 
 
-def forceable(pods: Sequence[Mapping[str, Any]], refused: Sequence[str]) -> list[Mapping[str, Any]]:
+def forceable(pods: Sequence[Mapping[str, Any]], refused: Collection[str]) -> list[Mapping[str, Any]]:
     """Return which pods of a component may be forced; `refused`: why objects of it may not be deleted, if any. Pure.
 
     Such an object would make others in place of pods that nobody else deletes.

@@ -411,8 +411,9 @@ def _step(spec: Workload, state: State, decision: Decision, now: datetime) -> St
                 return Interrupt(f"beginning anew with {titles_again(spec, state.attempt) if state.attempt else ''}")
             if kind in {OperationKind.REPLACE, OperationKind.BARRIER} and isinstance(decision, Wait):
                 return Sleep(decision.until, wanted.why)
-            if kind is OperationKind.CLEAR and isinstance(decision, Wait) and decision.until != running.until:
-                return Sleep(decision.until if state.shows_waits else None, wanted.why)
+            anew = kind is OperationKind.CLEAR and state.shows_waits
+            if anew and isinstance(decision, Wait) and decision.until != running.until:
+                return Sleep(decision.until, wanted.why)
             if is_timed(spec, state, kind) and patience(state) != running.patience:
                 return Interrupt(f"beginning {kind.value} anew, since the submission timeout has changed")
             if kind is OperationKind.FORCE_REMOVE and _strips(state) and not running.strips:

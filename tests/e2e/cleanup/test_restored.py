@@ -7,7 +7,6 @@ or raised as is advised for Kubernetes, and from a cold copy of its data; Tempor
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from temporalio.service import RPCError
 
 from holdfast import names
 from holdfast.local import Stack
+from tests import shared_stack
 from tests.e2e.ground.restored import Restored, open_restored, together, watched_for
 from tests.e2e.ground.site import job, until
 
@@ -27,13 +27,10 @@ RAISED_BY = 1_000_000_000
 
 
 @pytest.fixture(scope="module")
-def own_stack() -> Iterator[Stack]:
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A small stack that nobody else uses."""
-    stack = Stack.up(f"restored-{secrets.token_hex(3)}", nodes=2)
-    try:
+    with shared_stack.own_stack("restored", tmp_path_factory.mktemp("stack"), nodes=2) as stack:
         yield stack
-    finally:
-        stack.down(purge=True)
 
 
 @pytest.fixture

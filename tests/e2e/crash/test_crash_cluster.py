@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from holdfast import names
 from holdfast.local import Stack, worker_kubeconfig
 from holdfast.model import OperationKind
+from tests import shared_stack
 from tests.e2e.crash.scene import open_scene, pod
 from tests.e2e.ground.site import Site, job, open_site, until
 
@@ -24,13 +24,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def own_stack() -> Iterator[Stack]:
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A small stack that nobody else uses."""
-    stack = Stack.up(f"crash-{secrets.token_hex(3)}", nodes=2)
-    try:
+    with shared_stack.own_stack("crash", tmp_path_factory.mktemp("stack"), nodes=2) as stack:
         yield stack
-    finally:
-        stack.down(purge=True)
 
 
 async def test_the_api_server_killed_and_started_again(own_stack: Stack, tmp_path: Path):
