@@ -415,11 +415,9 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
 async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool = True) -> Removed:
     """Report that all is gone, and release the anchor if this ends the workload's life.
 
-    `told`: whether the removal's beginning was reported; else it was quick, and only its Events are still written.
+    `told`: whether the removal's beginning was reported; else it was quick, and its Events are for an anchor that stays.
     """
     blind = site.blind(pulse.blind)
-    if not told:
-        await persist(pulse, "reporting", lambda: tell_events(site, given.target, given.report))
     claims = await with_own(site, given.target, await claims_kept(site, given.target, given.plan), given.claims)
 
     async def report() -> None:
@@ -431,6 +429,8 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool 
     goes = given.release_anchor and given.delete_anchor and given.target.anchor is None
     goes = goes and given.report_gone.is_status_alone
     if not goes:
+        if not told:
+            await persist(pulse, "reporting", lambda: tell_events(site, given.target, given.report))
         await persist(pulse, "reporting", report)
     if given.release_anchor:
         if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
