@@ -415,7 +415,7 @@ async def _delete(site: Site, thing: Mapping[str, Any], api_version: str, kind: 
 async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool = True) -> Removed:
     """Report that all is gone, and release the anchor if this ends the workload's life.
 
-    `told`: whether the removal's beginning was reported; else it was quick, and its Events are for an anchor that stays.
+    `told`: whether its beginning was reported; else it was quick, and its Events are for an anchor that stays.
     """
     blind = site.blind(pulse.blind)
     claims = await with_own(site, given.target, await claims_kept(site, given.target, given.plan), given.claims)
