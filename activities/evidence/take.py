@@ -187,7 +187,7 @@ async def _tried(reading: Awaitable[None], what: str, found: _Found) -> None:
 
 
 async def _read_node(site: Site, name: str, found: _Found) -> None:
-    node = await site.kube.find("v1", "Node", name)
+    node = await site.gathered.find("v1", "Node", name)
     if node is None:
         found.missing.append(f"node {name}: is gone")
         return

@@ -1,4 +1,4 @@
-"""Combines concurrent quorum reads of several workloads' objects into one request.
+"""Combines concurrent quorum reads of several workloads' objects, or of the same object, into one request.
 
 An answer always comes from a read that began after the caller asked, so it proves as much as a read of its own.
 """
@@ -6,9 +6,9 @@ An answer always comes from a read that began after the caller asked, so it prov
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from holdfast import names
 from holdfast.activities.kube.client import Kube, Object
@@ -20,6 +20,11 @@ MOST = 100
 
 
 Keep = Callable[[Object], Any]
+_Key = TypeVar("_Key", bound=Hashable)
+_Asked = TypeVar("_Asked", bound=Hashable)
+_Answer = TypeVar("_Answer")
+_List = tuple[str, str, str, Keep]
+_Object = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +36,64 @@ class Listed:
     """The cluster's resource version that the read shows."""
 
 
-@dataclass
-class _Lane:
-    """The pending requests for one kind in one namespace, and the read under way, if any."""
+class _Lanes(Generic[_Key, _Asked, _Answer]):
+    """Has one read at a time for each key. What is asked for during a read is answered by the next one."""
 
-    asked: list[tuple[str, asyncio.Future[Listed]]] = field(default_factory=list)
-    reading: asyncio.Task[None] | None = None
+    def __init__(self, read: Callable[[_Key, Sequence[_Asked]], Awaitable[Mapping[_Asked, _Answer]]]) -> None:
+        """Start without requests. `read` answers at most `MOST` requests at once."""
+        self._read = read
+        self._waiting: dict[_Key, list[tuple[_Asked, asyncio.Future[_Answer]]]] = {}
+        self._reading: set[asyncio.Task[None]] = set()
 
+    async def of(self, key: _Key, asked: _Asked) -> _Answer:
+        """Return the answer of a read that begins after this call.
 
-_Key = tuple[str, str, str, Keep]
+        Raises:
+            KubeError: the error that the read failed with.
+        """
+        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = []
+            task = asyncio.create_task(self._answer_all(key, waiting))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+        waiting.append((asked, answer))
+        return await answer
+
+    async def _answer_all(self, key: _Key, waiting: list[tuple[_Asked, asyncio.Future[_Answer]]]) -> None:
+        """Read for all pending requests, then for those made meanwhile, until there are none."""
+        try:
+            while waiting:
+                batch = waiting[:MOST]
+                del waiting[:MOST]
+                await self._answer(key, batch)
+        finally:
+            del self._waiting[key]
+            for _, answer in waiting:  # Only if this task was cancelled.
+                answer.cancel()
+
+    async def _answer(self, key: _Key, batch: list[tuple[_Asked, asyncio.Future[_Answer]]]) -> None:
+        try:
+            found = await self._read(key, [asked for asked, _ in batch])
+        except Exception as error:
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for asked, answer in batch:
+            if not answer.done():
+                answer.set_result(found[asked])
 
 
 class Gathered:
-    """Reads objects by the uid of their workload, for several workloads at once."""
+    """Reads objects by the uid of their workload for several workloads at once, and one object for all who ask."""
 
     def __init__(self, kube: Kube) -> None:
         """Start without requests."""
         self._kube = kube
-        self._lanes: dict[_Key, _Lane] = {}
+        self._lists = _Lanes(self._list)
+        self._objects = _Lanes(self._find)
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:
         """Return the objects of a kind with a workload's uid; for pods, of which there may be thousands, a `pod_trace`.
@@ -65,46 +110,31 @@ class Gathered:
         Raises:
             KubeError: the error that the read failed with.
         """
-        key = (api_version, kind, namespace, keep)
-        lane = self._lanes.setdefault(key, _Lane())
-        answer: asyncio.Future[Listed] = asyncio.get_running_loop().create_future()
-        lane.asked.append((workload_uid, answer))
-        if lane.reading is None:
-            lane.reading = asyncio.create_task(self._read(key, lane))
-        return await answer
+        return await self._lists.of((api_version, kind, namespace, keep), workload_uid)
 
-    async def _read(self, key: _Key, lane: _Lane) -> None:
-        """Read for all pending requests, then for those made meanwhile, until there are none."""
-        try:
-            while lane.asked:
-                batch, lane.asked = lane.asked[:MOST], lane.asked[MOST:]
-                await self._answer(key, batch)
-        finally:
-            lane.reading = None
-            self._lanes.pop(key, None)
-            for _, answer in lane.asked:  # Only if this task was cancelled.
-                answer.cancel()
+    async def find(self, api_version: str, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        """Return an object that several workloads depend on, such as a node; None if there is none.
 
-    async def _answer(self, key: _Key, batch: list[tuple[str, asyncio.Future[Listed]]]) -> None:
+        Raises:
+            KubeError: the error that the read failed with.
+        """
+        return await self._objects.of((api_version, kind, name, namespace), "")
+
+    async def _list(self, key: _List, uids: Sequence[str]) -> dict[str, Listed]:
         api_version, kind, namespace, keep = key
-        found: dict[str, list[Any]] = {uid: [] for uid, _ in batch}
+        found: dict[str, list[Any]] = {uid: [] for uid in uids}
         one_of = f"={next(iter(found))}" if len(found) == 1 else f" in ({','.join(sorted(found))})"
 
         def with_uid(raw: Object) -> tuple[str, Any]:
             return mapping(raw["metadata"].get("labels"))[names.LABEL_WORKLOAD_UID], keep(raw)
 
-        try:
-            listed = await self._kube.list(
-                api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of, keep=with_uid
-            )
-            for uid, item in listed["items"]:
-                found[uid].append(item)
-            version = version_of(listed["metadata"])
-        except Exception as error:
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for uid, answer in batch:
-            if not answer.done():
-                answer.set_result(Listed(found[uid], version))
+        listed = await self._kube.list(
+            api_version, kind, namespace, labels=names.LABEL_WORKLOAD_UID + one_of, keep=with_uid
+        )
+        for uid, item in listed["items"]:
+            found[uid].append(item)
+        version = version_of(listed["metadata"])
+        return {uid: Listed(items, version) for uid, items in found.items()}
+
+    async def _find(self, key: _Object, asked: Sequence[str]) -> dict[str, Object | None]:
+        return dict.fromkeys(asked, await self._kube.find(*key))

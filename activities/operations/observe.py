@@ -83,6 +83,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and not is_ours(site, target, anchor):
         anchor = None
+    if anchor is not None and site.known.look(target) is None:
+        site.known.keep(target, anchor)  # After a restart, the next write need not read it again.
     owned = object_facts(owner) if owner else None
     seen = summarize(
         workload_uid=target.workload_uid,
@@ -129,8 +131,8 @@ async def _marks(site: Site, pods: Sequence[PodFacts]) -> dict[str, NodeMark]:
     there = sorted({pod.node for pod in pods if pod.node and pod.state in STRANDED})
     try:
         # Read the first node alone: if that is forbidden, the others are too.
-        found = [await site.kube.find("v1", "Node", name) for name in there[:1]]
-        found += await asyncio.gather(*(site.kube.find("v1", "Node", name) for name in there[1:]))
+        found = [await site.gathered.find("v1", "Node", name) for name in there[:1]]
+        found += await asyncio.gather(*(site.gathered.find("v1", "Node", name) for name in there[1:]))
     except Forbidden:
         return {}
     marks = {name: site.marks.of(node) for name, node in zip(there, found, strict=True) if node is not None}
@@ -144,7 +146,7 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
         if len(there) > LEASES_ASKED:
             found = (await site.kube.list(*LEASE, names.NODE_LEASES))["items"]
         else:
-            found = await asyncio.gather(*(site.kube.find(*LEASE, name, names.NODE_LEASES) for name in there))
+            found = await asyncio.gather(*(site.gathered.find(*LEASE, name, names.NODE_LEASES) for name in there))
     except Forbidden:
         return None
     renewed = {one["metadata"]["name"]: time_of(mapping(one.get("spec")).get("renewTime")) for one in found if one}

@@ -349,7 +349,7 @@ async def nodes_down(site: Site, nodes: Set[str]) -> set[str]:
     """Return which of the nodes this installation's monitor has found Down."""
     asked = sorted(nodes - {""})[:NODES_ASKED]
     try:
-        found = await asyncio.gather(*(site.kube.find("v1", "Node", name) for name in asked))
+        found = await asyncio.gather(*(site.gathered.find("v1", "Node", name) for name in asked))
     except (Forbidden, Unreachable):
         return set()
     silent = {NodeWord.DOWN, NodeWord.LOST}
@@ -363,7 +363,7 @@ async def nodes_down(site: Site, nodes: Set[str]) -> set[str]:
 async def _is_silent(site: Site, node: str) -> bool:
     """Whether a node does not answer, so that a pod's processes may outlive the pod."""
     try:
-        found = await site.kube.find("v1", "Node", node)
+        found = await site.gathered.find("v1", "Node", node)
     except (Forbidden, Unreachable):
         return False
     if found is None:

@@ -31,6 +31,12 @@ class Counted(Kube):
         made.open.set()
         return made
 
+    async def find(self, *given: Any, **more: Any) -> Any:
+        self.reads.append(given[2])
+        found = await super().find(*given, **more)
+        await self.open.wait()
+        return found
+
     async def list(self, *given: Any, **more: Any) -> Any:
         self.reads.append(more["labels"])
         listed = await super().list(*given, **more)
@@ -115,3 +121,23 @@ async def test_a_request_names_no_more_workloads_than_fit(admin: Kube, far_kube:
 
 async def _is(true: bool) -> bool:
     return true
+
+
+async def test_one_object_is_read_once_for_all_who_ask_during_a_read(admin: Kube, far_kube: Kube, namespace: str):
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+
+    def ask(name: str) -> asyncio.Task[Any]:
+        return asyncio.create_task(gathered.find("v1", "Pod", name, namespace))
+
+    counted.open.clear()
+    first = ask("absent")
+    await eventually(lambda: _is(len(counted.reads) == 1))
+    name = await pod(admin, namespace, "a")
+    later = [ask(name), ask("absent"), ask(name), ask("absent")]
+    await asyncio.sleep(0)
+    counted.open.set()
+    assert await first is None
+    found = [await one for one in later]
+    assert [one and one["metadata"]["name"] for one in found] == [name, None, name, None]
+    assert sorted(counted.reads) == sorted(["absent", "absent", name]), "who asked later has an answer of a later read"

@@ -15,7 +15,7 @@ from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.promise import memory_of
 from holdfast.policy.loop.turn import turn
 from holdfast.policy.values.events import Observed
-from tests.activities.bench import Bench, eventually, pod
+from tests.activities.bench import Bench, asked_of, eventually, pod
 from tests.activities.objects.test_created_at_once import Gate
 from tests.activities.operations.test_remove import deletions, nothing_left
 from tests.policy.lives.life import workload
@@ -100,6 +100,15 @@ async def test_A6_what_the_look_confirms_is_removed_and_proven_gone(bench: Bench
     assert done.removed.gone
     await nothing_left(bench)
     assert await shown(bench) == given.removal.report_gone.sequence
+
+
+async def test_A6_a_worker_that_took_over_reads_the_anchor_once(bench: Bench):
+    given = await promised(bench)
+    await lose_pod(bench)
+    bench.activities._site.known.take(bench.target)  # The new worker has not written it yet.
+    asked = asked_of(bench)
+    assert (await reset(bench, given)).confirmed
+    assert asked.count(f"GET {bench.target.name}") == 1
 
 
 async def test_A6_a_stale_snapshot_removes_nothing_and_is_reported_above_the_removal(bench: Bench):
