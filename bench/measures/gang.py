@@ -1,13 +1,16 @@
-"""A failed pod of a JobSet until all its pods run again: the published controller and Holdfast.
+"""A failed pod of a JobSet until all its pods run again: plain Jobs, the published controller and Holdfast.
 
 One JobSet of so many Jobs of ten pods each. From the failure's being asked for to the first pod of the next attempt,
 and to all of them running. The published controller runs with its defaults, then with its client's limits raised, and
-with BlockingRecreate, which is what Holdfast does.
+with BlockingRecreate, which is what Holdfast does. Plain are the same Jobs: once the bench sees the failed pod, it
+deletes them in the foreground, and creates them again when all of them are gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,7 +23,7 @@ from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
 from bench.systems.jobset import open_jobset
 from bench.usage import memory_of, peak_of
-from bench.work import fail
+from bench.work import delete, fail, in_flight
 from holdfast import names
 from holdfast.activities.kube.client import Kube
 from holdfast.formats.jobset import reader as jobset_format
@@ -31,6 +34,7 @@ JOBS = (50, 100)
 EACH = 10
 RAISED: Json = {"clientConnection": {"qps": 5000, "burst": 5000}}
 ATTEMPT = f"{P}restart-attempt"
+PLAIN = "plain"
 PUBLISHED = {
     "JobSet": ("Recreate", {}),
     "JobSet, BlockingRecreate": ("BlockingRecreate", {}),
@@ -40,13 +44,15 @@ PUBLISHED = {
 
 @dataclass
 class Gang:
-    """A JobSet on one of the controllers."""
+    """A JobSet on one of the controllers, or its Jobs on none."""
 
     kube: Kube
     namespace: str
-    pid: int
+    pid: int | None
     start: Callable[[], Awaitable[Any]]
     events: Callable[[], Awaitable[int]] | None = None
+    restart: Callable[[], Awaitable[Any]] | None = None
+    """Makes the next attempt, where nobody else does."""
 
 
 async def measure(
@@ -57,6 +63,8 @@ async def measure(
     async def one(count: int, case: str) -> None:
         if case == "Holdfast":
             opened = by_holdfast(ground, document(count, each, "Recreate"))
+        elif case == PLAIN:
+            opened = by_nobody(ground, document(count, each, "Recreate"))
         else:
             strategy, settings = PUBLISHED[case]
             folder = f"{strategy}-{len(settings)}-{count}"
@@ -64,7 +72,7 @@ async def measure(
         async with opened as gang:
             await _restarts(ground, case, gang, count, each)
 
-    cases = [case for case in (*published, "Holdfast") if ground.wants(case.partition(",")[0])]
+    cases = [case for case in (PLAIN, *published, "Holdfast") if ground.wants(case.partition(",")[0])]
     await every(ground.options, [partial(one, count, case) for count in jobs for case in cases])
 
 
@@ -100,9 +108,48 @@ async def by_holdfast(ground: Ground, made: Json) -> AsyncIterator[Gang]:
         await system.removed()
 
 
+@asynccontextmanager
+async def by_nobody(ground: Ground, made: Json) -> AsyncIterator[Gang]:
+    """Have the Jobs of one JobSet without a controller; the bench deletes and creates them."""
+    async with ground.namespace() as namespace, seeing(ground.kube, "batch/v1", "Job", namespace) as jobs:
+        attempts = itertools.count()
+
+        async def start() -> None:
+            made_now = jobs_of(made, next(attempts))
+            await in_flight([lambda job=job: ground.kube.create(_in(namespace, job)) for job in made_now])
+
+        async def restart() -> None:
+            there = [job.name for job in jobs.present]
+            await in_flight(
+                [
+                    lambda name=name: delete(ground.kube, "batch/v1", "Job", name, namespace, "Foreground")
+                    for name in there
+                ]
+            )
+            await jobs.all_gone()
+            await start()
+
+        yield Gang(ground.kube, namespace, None, start, restart=restart)
+
+
+def jobs_of(made: Json, attempt: int) -> list[Json]:
+    """Return the Jobs of a JobSet, whose pods have the number of the attempt as under its controller."""
+    replicated_job = made["spec"]["replicatedJobs"][0]
+    spec = copy.deepcopy(replicated_job["template"]["spec"])
+    spec["template"].setdefault("metadata", {}).setdefault("labels", {})[ATTEMPT] = str(attempt)
+    names_of = (f"{made['metadata']['name']}-{replicated_job['name']}-{n}" for n in range(replicated_job["replicas"]))
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec} for name in names_of]
+
+
+def _in(namespace: str, made: Json) -> Json:
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
 async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int) -> None:
     count = jobs * each
-    async with seeing(gang.kube, "v1", "Pod", gang.namespace, running=in_phase("Running")) as pods:
+    async with seeing(
+        gang.kube, "v1", "Pod", gang.namespace, running=in_phase("Running"), failed=in_phase("Failed")
+    ) as pods:
         begun = time.monotonic()
         await gang.start()
         started = (await whole(pods, 0, count))[-1] - begun
@@ -110,7 +157,11 @@ async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int)
             await ground.rest(3)
             before = await gang.events() if gang.events else 0
             failed = time.monotonic()
-            await fail(gang.kube, of_attempt(pods, restart - 1)[0])
+            chosen = of_attempt(pods, restart - 1)[0]
+            await fail(gang.kube, chosen)
+            if gang.restart:
+                await pods.until(lambda pod=chosen: "failed" in pod.reached, PATIENCE, "the pod fails")
+                await gang.restart()
             running = await whole(pods, restart, count)
             first = min(pod.begun for pod in of_attempt(pods, restart))
             await ground.rest(3)
@@ -118,9 +169,9 @@ async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int)
                 "start_s": started,
                 "first_s": first - failed,
                 "whole_s": running[-1] - failed,
-                "memory_mib": memory_of(gang.pid),
-                "peak_mib": peak_of(gang.pid),
             }
+            if gang.pid is not None:
+                values |= {"memory_mib": memory_of(gang.pid), "peak_mib": peak_of(gang.pid)}
             if gang.events:
                 values["events"] = await gang.events() - before
             ground.record(case, values, size={"pods": count}, repeat=restart - 1)

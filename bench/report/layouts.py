@@ -152,7 +152,8 @@ GANG = Layout(
     "gang",
     "A gang restarted (h)",
     "One failed pod of a JobSet with ten pods a Job, from its failing to the first pod of the next attempt, and "
-    "until all run. Every run is one restart of the same JobSet.",
+    "until all run. Every run is one restart of the same JobSet. Plain are its Jobs alone: once the bench "
+    "sees the failed pod, it deletes them in the foreground, and creates them again when they are gone.",
     (
         Column("start_s", "start", "s"),
         Column("first_s", "first new pod", "s"),
