@@ -26,7 +26,7 @@ from holdfast.model.entities.nodes import NodeWord
 from holdfast.policy.failures.blindness import union
 from holdfast.policy.nodes.monitor import told_of
 from holdfast.worker.nodes.ledger import NodeLedger
-from holdfast.worker.runtime.endless import beat, other_cluster, while_all_last, worker_leaves
+from holdfast.worker.runtime.endless import beat, ended, other_cluster, while_all_last, worker_leaves
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.feeds import SHORTEST_BLINDNESS
@@ -181,7 +181,7 @@ class _Watching:
 
     async def run(self) -> None:
         client = self._owner.client
-        await while_all_last((self._watch(), beat(client), worker_leaves()), _ended)
+        await while_all_last((self._watch(), beat(client), worker_leaves()), ended)
 
     async def _watch(self) -> None:
         owner = self._owner
@@ -224,7 +224,7 @@ class _Watching:
         return told_of(status.book)
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
-        await _ended(tasks)
+        await ended(tasks)
         await self._pulse.kube.close()
         self._owner.metrics.nodes.set(0)
         self._owner.metrics.node_marks.clear()
@@ -273,10 +273,6 @@ class _Watching:
         spans = [*self._pulse.kube.sight.intervals(since), *self._leases.sight.intervals(since)]
         long = [span for span in spans if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS]
         return union((*long, *(span for span in self._stalls if span.end > since)), SPANS_KEPT)
-
-
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _say(informer: Informer[Any]) -> None:

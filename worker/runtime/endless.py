@@ -77,6 +77,11 @@ async def while_all_last(
         closing.result()
 
 
+async def ended(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for cancelled tasks: all that `while_all_last` has to close where the works close what they opened."""
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def beat(client: Client, remember: Callable[[], Any] = lambda: None) -> None:
     """Heartbeat for ever, and look each time whether the server has taken the heartbeat.
 

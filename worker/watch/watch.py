@@ -24,7 +24,7 @@ from holdfast.activities.kube.client import Kube, KubeError, NotFound, UnknownKi
 from holdfast.model import Interval
 from holdfast.model.calls.cluster import WatchInput
 from holdfast.policy.failures.blindness import union
-from holdfast.worker.runtime.endless import beat, other_cluster, while_all_last, worker_leaves
+from holdfast.worker.runtime.endless import beat, ended, other_cluster, while_all_last, worker_leaves
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.attention import HOT, WARM, Attention, Doubt, Send
@@ -234,13 +234,16 @@ class _Watching:
 
     async def run(self) -> None:
         self._recall()
+        alive = (beat(self._client, self._remember), worker_leaves(self._remember))
+        await while_all_last((self._watch(), *alive), ended)
+
+    async def _watch(self) -> None:
+        """Watch beside the heartbeats: to make the clients may take longer than the time between two of them."""
         await self.feeds.begin()
         works = (
             self._open(),
             self._attend(),
             self._hear_refusals(),
-            beat(self._client, self._remember),
-            worker_leaves(self._remember),
             self._unbroken(),
             self._open_door(),
             self._count(),
@@ -248,7 +251,6 @@ class _Watching:
         await while_all_last(works, self._close)
 
     async def _open(self) -> None:
-        """Open the feeds beside the heartbeats: that may take longer than the time between two of them."""
         await self.feeds.open()
         self._recall()
         self._opened = True
