@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Sequence
@@ -55,6 +56,9 @@ EXIT_AT_ONCE: Final = 130
 SHUTDOWN_MARGIN: Final = 5.0
 """Seconds beyond the graceful shutdown after which the process cancels everything still running."""
 
+COLLECTED_AT: Final = (50_000, 20, 50)
+"""`gc.set_threshold`: a burst makes many objects that live for minutes, and few cycles. It took 5 % of the worker's CPU."""
+
 Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 
 
@@ -69,6 +73,8 @@ def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ())
     logs.configure(given.log_format, given.log_level)
     for line in settings.misspelled():
         Log.warning(line)
+    gc.freeze()  # What is imported stays.
+    gc.set_threshold(*COLLECTED_AT)
     try:
         points = failpoints.installed()
         if points is not None:

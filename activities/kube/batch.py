@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast import names
-from holdfast.activities.kube.client import Kube, Object
+from holdfast.activities.kube.client import Kube, Object, Unreachable
 from holdfast.activities.kube.raw import mapping, version_of
 from holdfast.activities.kube.trim import pod_trace, unsigned
 
@@ -39,9 +39,11 @@ class Listed:
 class _Lanes(Generic[_Key, _Asked, _Answer]):
     """Has one read at a time for each key. What is asked for during a read is answered by the next one."""
 
-    def __init__(self, read: Callable[[_Key, Sequence[_Asked]], Awaitable[Mapping[_Asked, _Answer]]]) -> None:
-        """Start without requests. `read` answers at most `MOST` requests at once."""
-        self._read = read
+    def __init__(
+        self, read: Callable[[_Key, Sequence[_Asked]], Awaitable[Mapping[_Asked, _Answer]]], most: int | None = None
+    ) -> None:
+        """Start without requests. `read` answers at most so many at once; None: all."""
+        self._read, self._most = read, most
         self._waiting: dict[_Key, list[tuple[_Asked, asyncio.Future[_Answer]]]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
@@ -65,25 +67,35 @@ class _Lanes(Generic[_Key, _Asked, _Answer]):
         """Read for all pending requests, then for those made meanwhile, until there are none."""
         try:
             while waiting:
-                batch = waiting[:MOST]
-                del waiting[:MOST]
+                batch = waiting[: self._most]
+                del waiting[: self._most]
                 await self._answer(key, batch)
         finally:
             del self._waiting[key]
-            for _, answer in waiting:  # Only if this task was cancelled.
-                answer.cancel()
+            _fail(waiting, _broken_off())  # Only if this task was cancelled.
 
     async def _answer(self, key: _Key, batch: list[tuple[_Asked, asyncio.Future[_Answer]]]) -> None:
         try:
             found = await self._read(key, [asked for asked, _ in batch])
         except Exception as error:
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
+            _fail(batch, error)
             return
+        except BaseException:  # The client is being closed, and another one takes its place.
+            _fail(batch, _broken_off())
+            raise
         for asked, answer in batch:
             if not answer.done():
                 answer.set_result(found[asked])
+
+
+def _broken_off() -> Unreachable:
+    return Unreachable(0, "Unreachable", "the read was broken off")
+
+
+def _fail(batch: list[tuple[Any, asyncio.Future[Any]]], error: Exception) -> None:
+    for _, answer in batch:
+        if not answer.done():
+            answer.set_exception(error)
 
 
 class Gathered:
@@ -92,7 +104,7 @@ class Gathered:
     def __init__(self, kube: Kube) -> None:
         """Start without requests."""
         self._kube = kube
-        self._lists = _Lanes(self._list)
+        self._lists = _Lanes(self._list, MOST)
         self._objects = _Lanes(self._find)
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:

@@ -423,21 +423,24 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool 
     async def report() -> None:
         await apply_report(site, given.target, given.report_gone)
 
+    async def report_all() -> None:
+        if not told:
+            await persist(pulse, "reporting", lambda: tell_events(site, given.target, given.report))
+        await persist(pulse, "reporting", report)
+
     async def release() -> bool:
         return await release_anchor(site, given.target, delete=given.delete_anchor)
 
     goes = given.release_anchor and given.delete_anchor and given.target.anchor is None
     goes = goes and given.report_gone.is_status_alone
     if not goes:
-        if not told:
-            await persist(pulse, "reporting", lambda: tell_events(site, given.target, given.report))
-        await persist(pulse, "reporting", report)
+        await report_all()
     if given.release_anchor:
         if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
             await persist(pulse, "sweeping", lambda: _sweep(site, given))
         stays = await persist(pulse, "releasing the anchor", release)
         if goes and stays:  # A finalizer of somebody else's holds it, and it is read.
-            await persist(pulse, "reporting", report)
+            await report_all()
     return Removed(gone=True, blind=blind, claims=claims)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubernetes.aio.config import ConfigException
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 PAGE_DEADLINE = 30.0
+CONNECTING: Final = 60.0
+"""Seconds to make a client: where a credential program hangs, another worker is to do the work."""
 
 
 class WorkerKube(Kube):
@@ -112,17 +115,22 @@ class Connector:
             pool_size: requests that run at once; further ones wait.
 
         Raises:
-            SettingsError: if the kubeconfig cannot be used.
+            SettingsError: if the kubeconfig cannot be used, or its credential program does not end.
         """
         try:
-            kube = await self._client.connect(
-                self._kubeconfig,
-                context=self._context,
-                sight=sight,
-                pool_size=pool_size,
-                connect_timeout=deadline or CONNECT_TIMEOUT,
-                timeout=deadline or TOTAL_TIMEOUT,
-            )
+            async with asyncio.timeout(CONNECTING):
+                kube = await self._client.connect(
+                    self._kubeconfig,
+                    context=self._context,
+                    sight=sight,
+                    pool_size=pool_size,
+                    connect_timeout=deadline or CONNECT_TIMEOUT,
+                    timeout=deadline or TOTAL_TIMEOUT,
+                )
+        except TimeoutError as error:
+            raise SettingsError(
+                f"kubeconfig: {self.where} gives no credentials within {CONNECTING:g} s: does its program hang?"
+            ) from error
         except (ConfigException, OSError, ValueError) as error:
             raise SettingsError(f"kubeconfig: {self.where} cannot be used: {error}") from error
         kube.metrics, kube.tracer = self._metrics, self._tracer

@@ -51,8 +51,6 @@ NODE: Final[KindKey] = ("v1", "Node")
 CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
 """The kinds that every attempt depends on."""
 SHORTEST_BLINDNESS: Final = 1.0
-CONNECTING: Final = 60.0
-"""Seconds to make one client: where a credential program hangs, another worker is to watch."""
 
 Touch = Callable[[set[WorkloadKey], bool], None]
 """Takes the workloads that a change touches, and whether it may be urgent."""
@@ -199,12 +197,13 @@ class Feeds:
         self._spare: list[list[WorkerKube]] = []
         """For each kind, the clients that no informer has taken yet."""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pulse: Pulse
+        self._pulse: Pulse | None = None
         self._earlier: tuple[Interval, ...] = ()
 
     @property
     def pulse(self) -> Pulse:
-        """Knows whether the API server answers."""
+        """Knows whether the API server answers; there from `begin` on."""
+        assert self._pulse is not None, "it has begun"
         return self._pulse
 
     @property
@@ -246,7 +245,7 @@ class Feeds:
 
     def dark(self) -> frozenset[KindKey]:
         """Return the readable kinds that cannot be seen now; all kinds while the API server does not answer."""
-        if self._pulse.kube.sight.blind:
+        if self.pulse.kube.sight.blind:
             return frozenset(self._feeds)
         return frozenset(kind for kind, feed in self._feeds.items() if feed.blind)
 
@@ -255,7 +254,7 @@ class Feeds:
 
         A kind that cannot be seen stops the clocks of the attempts that use it, and no others. Short spans are ignored.
         """
-        sights = [self._pulse.kube.sight]
+        sights = [self._pulse.kube.sight] if self._pulse is not None else []  # Activities of this process ask, too.
         for kind in CORE | set(kinds):
             feed = self._feeds.get(kind)
             if feed is not None and not feed.unseen:
@@ -273,7 +272,7 @@ class Feeds:
     async def begin(self) -> None:
         """Start to ask whether the API server answers; `close` from now on."""
         self._pulse = Pulse(await self._connect(Sight(), DEADLINE))
-        self._run(self._pulse.run())
+        self._run(self.pulse.run())
 
     async def open(self) -> None:
         """Start to watch, one client after another: each may run a credential program, which takes its time."""
@@ -295,7 +294,7 @@ class Feeds:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(kube.close() for kubes in self._spare for kube in kubes))
-        await self._pulse.kube.close()
+        await self.pulse.kube.close()
 
     async def broken(self) -> None:
         """Never return; raise the error that ended an informer, which should not happen."""
@@ -341,7 +340,7 @@ class Feeds:
                 *kind,
                 sink=sink,
                 decode=ours,
-                pulse=self._pulse,
+                pulse=self.pulse,
                 metrics=self._metrics,
                 namespace=namespace,
                 labels="" if everybody else self._labels,
@@ -358,8 +357,7 @@ class Feeds:
         kubes: list[WorkerKube] = []
         try:
             while len(kubes) < count:
-                async with asyncio.timeout(CONNECTING):
-                    kubes.append(await self._connect(StreamSight(self._pulse), None))
+                kubes.append(await self._connect(StreamSight(self.pulse), None))
         except BaseException:
             await asyncio.gather(*(kube.close() for kube in kubes))
             raise

@@ -264,6 +264,7 @@ class _Watching:
         self.feeds.recall(earlier)
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        self._memory, self._opened = Memory.read((self._remember(),)), False  # Heartbeats go on, and nobody watches.
         flying = [*self._flying, *self._settling]
         for task in flying:
             task.cancel()

@@ -119,6 +119,18 @@ async def test_a_request_names_no_more_workloads_than_fit(admin: Kube, far_kube:
     assert [labels.count("w-") for labels in counted.reads] == [MOST, 1]
 
 
+async def test_who_shares_a_read_that_the_closing_of_the_client_breaks_off_is_told(far_kube: Kube, namespace: str):
+    class Closed(Counted):
+        async def find(self, *_: Any, **__: Any) -> Any:
+            raise asyncio.CancelledError
+
+    gathered = Gathered(Closed.of(far_kube))
+    async with asyncio.timeout(5):
+        asked = [gathered.find("v1", "Pod", "a", namespace) for _ in range(2)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in answers] == [Unreachable, Unreachable]
+
+
 async def _is(true: bool) -> bool:
     return true
 

@@ -393,14 +393,20 @@ class TestAnchor:
         await bench.remove(release_anchor=True, delete_anchor=True)
         await eventually(lambda: anchor_gone(bench))
 
-    async def test_A10_another_hands_finalizer_keeps_it_with_a_status_that_is_true(self, bench: Bench):
+    @pytest.mark.parametrize("quick", [False, True])
+    async def test_A10_another_hands_finalizer_keeps_it_with_a_status_that_is_true(self, bench: Bench, quick: bool):
         await bench.launch()
         anchor = await bench.anchor()
         assert anchor is not None
         key = (names.API_VERSION, names.ANCHOR_KIND, "train", bench.namespace)
         hold = {"metadata": {"finalizers": [names.FINALIZER, *HOLD]}}
         await bench.admin.patch(*key, uid=anchor["metadata"]["uid"], patch=hold)
-        assert (await bench.remove(release_anchor=True, delete_anchor=True)).gone
+        if quick:
+            await bench.send_report(bench.report(phase=Phase.SUCCEEDED, attempt=1))
+        event = Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted")
+        report = bench.report(phase=Phase.SUCCEEDED, events=(event,))
+        assert (await bench.remove(report=report, release_anchor=True, delete_anchor=True)).gone
+        assert [one["message"] for one in await bench.events()] == ["no longer wanted"]
         anchor = await bench.anchor()
         assert anchor is not None
         assert anchor["metadata"]["finalizers"] == HOLD

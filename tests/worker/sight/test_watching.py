@@ -13,8 +13,9 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from holdfast.activities.kube.blindness import Sight
+from holdfast.model import Interval
 from holdfast.model.calls.cluster import WatchInput
-from holdfast.worker.runtime.kube import WorkerKube
+from holdfast.worker.runtime.kube import Connector, WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import SettingsError
 from holdfast.worker.watch import watch
@@ -80,7 +81,7 @@ async def test_D34_events_that_cannot_be_listed_do_not_make_the_cluster_count_as
     await pulse.close()
 
 
-@pytest.mark.parametrize(("seconds", "most", "error"), [(15, 6, SettingsError), (100, 100, TimeoutError)])
+@pytest.mark.parametrize(("seconds", "most", "error"), [(15, 6, SettingsError), (100, 3, SettingsError)])
 def test_a_watch_stays_alive_while_its_clients_are_made_and_closes_them_if_one_fails(
     monkeypatch: pytest.MonkeyPatch, seconds: float, most: int, error: type[Exception]
 ) -> None:
@@ -108,5 +109,29 @@ def test_a_watch_stays_alive_while_its_clients_are_made_and_closes_them_if_one_f
         ended = asyncio.get_running_loop().time()
         assert len(beats) > 0.9 * (ended - begun) > 9, "from its beginning, before it has any client"
         assert connect.closed == len(connect.clients)
+
+    in_virtual_time(main())
+
+
+def test_a_credential_program_that_hangs_is_refused_so_that_another_worker_watches() -> None:
+    class Hangs(WorkerKube):
+        @classmethod
+        async def connect(cls, *_: Any, **__: Any) -> Any:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        connector = Connector(Mock(kubeconfig="/etc/kubeconfig", kube_context=""), Metrics(), Hangs)
+        with pytest.raises(SettingsError, match="/etc/kubeconfig gives no credentials within 60 s"):
+            await connector(Sight(), 3)
+
+    in_virtual_time(main())
+
+
+def test_while_the_first_client_is_made_nothing_is_blind_but_what_was_before() -> None:
+    async def main() -> None:
+        earlier = Interval(begin=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 2, tzinfo=UTC))
+        one = watching(Away())
+        one.feeds.recall((earlier,))
+        assert one.feeds.intervals(datetime(2025, 1, 1, tzinfo=UTC)) == (earlier,)
 
     in_virtual_time(main())
