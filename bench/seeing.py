@@ -63,8 +63,8 @@ class Seen:
         """Return how many have reached a state so far."""
         return sum(state in life.reached for life in self.lives.values())
 
-    async def until(self, reached: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until something has been seen.
+    async def until(self, reached: Callable[[], bool], seconds: float, what: str, look: float = 0) -> None:
+        """Wait until something has been seen. `look`: seconds between two looks; 0 chooses them by what there is.
 
         Raises:
             TimeoutError: if it is not seen in time; it says what was waited for.
@@ -76,7 +76,7 @@ class Seen:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not seen within {seconds:g} s: {what}")
             # Looking at tens of thousands takes the cores that are measured; when each was reached is known anyway.
-            await asyncio.sleep(max(LOOK, len(self.lives) / 10_000))
+            await asyncio.sleep(look or max(LOOK, len(self.lives) / 10_000))
 
     async def all_reach(self, state: str, count: int, seconds: float = PATIENCE) -> list[float]:
         """Wait until so many have reached a state, and return when each first did, in order."""

@@ -57,7 +57,7 @@ SHUTDOWN_MARGIN: Final = 5.0
 """Seconds beyond the graceful shutdown after which the process cancels everything still running."""
 
 COLLECTED_AT: Final = (50_000, 20, 50)
-"""`gc.set_threshold`: a burst makes many objects that live for minutes, and few cycles. It took 5 % of the worker's CPU."""
+"""`gc.set_threshold`: a burst makes many objects, and few cycles. Python's defaults took 5 % more CPU."""
 
 Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 

@@ -23,7 +23,7 @@ from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
 from bench.systems.jobset import open_jobset
 from bench.usage import memory_of, peak_of
-from bench.work import delete, fail, in_flight
+from bench.work import fail, in_flight
 from holdfast import names
 from holdfast.activities.kube.client import Kube
 from holdfast.formats.jobset import reader as jobset_format
@@ -35,6 +35,8 @@ EACH = 10
 RAISED: Json = {"clientConnection": {"qps": 5000, "burst": 5000}}
 ATTEMPT = f"{P}restart-attempt"
 PLAIN = "plain"
+AT_ONCE = 0.02
+"""Seconds between two looks of the bench where it does the controller's work."""
 PUBLISHED = {
     "JobSet": ("Recreate", {}),
     "JobSet, BlockingRecreate": ("BlockingRecreate", {}),
@@ -119,15 +121,13 @@ async def by_nobody(ground: Ground, made: Json) -> AsyncIterator[Gang]:
             await in_flight([lambda job=job: ground.kube.create(_in(namespace, job)) for job in made_now])
 
         async def restart() -> None:
-            there = [job.name for job in jobs.present]
-            await in_flight(
-                [
-                    lambda name=name: delete(ground.kube, "batch/v1", "Job", name, namespace, "Foreground")
-                    for name in there
-                ]
-            )
-            await jobs.all_gone()
+            await in_flight([lambda job=job: deleted(job) for job in jobs.present])
+            await jobs.until(lambda: not jobs.present, PATIENCE, "all Jobs are gone", AT_ONCE)
             await start()
+
+        async def deleted(job: Life) -> None:
+            uid = job.last["metadata"]["uid"]
+            await ground.kube.delete("batch/v1", "Job", job.name, namespace, uid=uid, propagation="Foreground")
 
         yield Gang(ground.kube, namespace, None, start, restart=restart)
 
@@ -160,7 +160,7 @@ async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int)
             chosen = of_attempt(pods, restart - 1)[0]
             await fail(gang.kube, chosen)
             if gang.restart:
-                await pods.until(lambda pod=chosen: "failed" in pod.reached, PATIENCE, "the pod fails")
+                await pods.until(lambda pod=chosen: "failed" in pod.reached, PATIENCE, "the pod fails", AT_ONCE)
                 await gang.restart()
             running = await whole(pods, restart, count)
             first = min(pod.begun for pod in of_attempt(pods, restart))
