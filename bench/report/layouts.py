@@ -181,7 +181,7 @@ EXCLUSIVE = Layout(
 HISTORY = Layout(
     "history",
     "What a life costs in history (i)",
-    "One life with one reset, zero failure grace, 1 s retry pause. Budgets: 60 events to Succeeded, 56 a reset.",
+    "One life with one reset, zero failure grace, 1 s retry pause. Budgets: 42 events to Succeeded, 40 a reset.",
     (
         Column("events_to_succeeded", "events to Succeeded"),
         Column("events_of_reset", "events of a reset"),
