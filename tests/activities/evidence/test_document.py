@@ -210,7 +210,8 @@ async def test_P3_logs_are_read_where_the_namespace_says_so(
 
     monkeypatch.setattr(take, "_read_log", read_log)
     given = SimpleNamespace(target=SimpleNamespace(namespace="team", workload_uid="w"), attempt=1, stacks=None)
-    site, found = SimpleNamespace(kube=Space(), gathered=SimpleNamespace(of=of)), take._Found()
+    space = Space()
+    site, found = SimpleNamespace(kube=space, gathered=SimpleNamespace(of=of, find=space.find)), take._Found()
     await take._read(cast("Any", site), cast("Any", given), (), found)
     assert bool(read) is reads
     told = [one for one in found.missing if one.startswith("logs")]

@@ -11,6 +11,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import names
+from holdfast.activities.kube.batch import Gathered
+from holdfast.activities.kube.client import Kube
 from holdfast.activities.operations.barrier import _Refused, _until_begun
 from holdfast.activities.site.site import Pulse, Site
 from holdfast.model import Phase, Reason, Report
@@ -80,6 +82,7 @@ async def begun(cluster: Pods, grace: float | None = None, in_place: int = 0, **
     )
     site = SimpleNamespace(
         kube=cluster,
+        gathered=Gathered(cast("Kube", cluster)),
         installation="tests",
         namespaces=(),
         permits=SimpleNamespace(has=lambda *_: True),
