@@ -56,6 +56,11 @@ def workload_of(pod: Life) -> str:
     return pod.name.rpartition("-")[0]
 
 
+def placed(made: Json, namespace: str) -> Json:
+    """Return an object with its namespace."""
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
 async def in_flight(calls: Iterable[Callable[[], Awaitable[Any]]], most: int = IN_FLIGHT) -> None:
     """Make calls, so many at once."""
     waiting = iter(list(calls))

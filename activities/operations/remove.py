@@ -421,12 +421,9 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool 
     claims = await with_own(site, given.target, await claims_kept(site, given.target, given.plan), given.claims)
 
     async def report() -> None:
-        await apply_report(site, given.target, given.report_gone)
-
-    async def report_all() -> None:
         if not told:
             await persist(pulse, "reporting", lambda: tell_events(site, given.target, given.report))
-        await persist(pulse, "reporting", report)
+        await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_gone))
 
     async def release() -> bool:
         return await release_anchor(site, given.target, delete=given.delete_anchor)
@@ -434,13 +431,13 @@ async def _conclude(site: Site, given: RemoveInput, pulse: Pulse, *, told: bool 
     goes = given.release_anchor and given.delete_anchor and given.target.anchor is None
     goes = goes and given.report_gone.is_status_alone
     if not goes:
-        await report_all()
+        await report()
     if given.release_anchor:
         if not given.delete_anchor:  # If it is deleted, the collector takes what a worker made under it too late.
             await persist(pulse, "sweeping", lambda: _sweep(site, given))
         stays = await persist(pulse, "releasing the anchor", release)
         if goes and stays:  # A finalizer of somebody else's holds it, and it is read.
-            await report_all()
+            await report()
     return Removed(gone=True, blind=blind, claims=claims)
 
 

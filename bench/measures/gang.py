@@ -23,7 +23,7 @@ from bench.seeing import PATIENCE, Json, Life, Seen, in_phase, seeing
 from bench.systems.holdfast import open_holdfast
 from bench.systems.jobset import open_jobset
 from bench.usage import memory_of, peak_of
-from bench.work import fail, in_flight
+from bench.work import fail, in_flight, placed
 from holdfast import names
 from holdfast.activities.kube.client import Kube
 from holdfast.formats.jobset import reader as jobset_format
@@ -118,7 +118,7 @@ async def by_nobody(ground: Ground, made: Json) -> AsyncIterator[Gang]:
 
         async def start() -> None:
             made_now = jobs_of(made, next(attempts))
-            await in_flight([lambda job=job: ground.kube.create(_in(namespace, job)) for job in made_now])
+            await in_flight([lambda job=job: ground.kube.create(placed(job, namespace)) for job in made_now])
 
         async def restart() -> None:
             await in_flight([lambda job=job: deleted(job) for job in jobs.present])
@@ -139,10 +139,6 @@ def jobs_of(made: Json, attempt: int) -> list[Json]:
     spec["template"].setdefault("metadata", {}).setdefault("labels", {})[ATTEMPT] = str(attempt)
     names_of = (f"{made['metadata']['name']}-{replicated_job['name']}-{n}" for n in range(replicated_job["replicas"]))
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec} for name in names_of]
-
-
-def _in(namespace: str, made: Json) -> Json:
-    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
 
 
 async def _restarts(ground: Ground, case: str, gang: Gang, jobs: int, each: int) -> None:

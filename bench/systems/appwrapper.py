@@ -13,7 +13,7 @@ from bench.audit import Entry, agent, when
 from bench.ground import Ground
 from bench.seeing import PATIENCE, Json, Seen, has_condition, in_phase, seeing
 from bench.systems.base import Controller
-from bench.work import delete
+from bench.work import delete, placed
 from holdfast.local.programs.resolve import resolve
 from tests.e2e.peers.appwrapper_peer import API_VERSION, KIND, PROGRAM, define, start
 from tests.e2e.peers.jobset_peer import stop
@@ -76,7 +76,7 @@ class AppWrapperPeer(Controller):
 
     async def submit(self, document: Json) -> None:
         """Create the AppWrapper."""
-        await self.kube.create({**document, "metadata": {**document["metadata"], "namespace": self.namespace}})
+        await self.kube.create(placed(document, self.namespace))
 
     async def recorded(self, count: int) -> float:
         """Wait for the phase Running."""

@@ -9,7 +9,7 @@ from bench.audit import Entry
 from bench.ground import Ground
 from bench.seeing import Json, Seen, has_condition, seeing
 from bench.systems.base import System
-from bench.work import PODS, delete, job_of
+from bench.work import PODS, delete, job_of, placed
 
 
 class Plain(System):
@@ -32,8 +32,7 @@ class Plain(System):
 
     async def submit(self, document: Json) -> None:
         """Create the Job."""
-        made = job_of(document)
-        await self.kube.create({**made, "metadata": {**made["metadata"], "namespace": self.namespace}})
+        await self.kube.create(placed(job_of(document), self.namespace))
 
     async def recorded(self, count: int) -> float:
         """Wait until the Jobs' status says that all their pods are ready."""

@@ -131,10 +131,6 @@ async def test_who_shares_a_read_that_the_closing_of_the_client_breaks_off_is_to
     assert [type(one) for one in answers] == [Unreachable, Unreachable]
 
 
-async def _is(true: bool) -> bool:
-    return true
-
-
 async def test_one_object_is_read_once_for_all_who_ask_during_a_read(admin: Kube, far_kube: Kube, namespace: str):
     counted = Counted.of(far_kube)
     gathered = Gathered(counted)
@@ -153,3 +149,7 @@ async def test_one_object_is_read_once_for_all_who_ask_during_a_read(admin: Kube
     found = [await one for one in later]
     assert [one and one["metadata"]["name"] for one in found] == [name, None, name, None]
     assert sorted(counted.reads) == sorted(["absent", "absent", name]), "who asked later has an answer of a later read"
+
+
+async def _is(true: bool) -> bool:
+    return true
