@@ -64,6 +64,11 @@ class Log:
         metadata["labels"][names.LABEL_LAUNCH] = str(launch)
         self.entry("create", resource, name, at, **{"code": 201, "answer": {"metadata": metadata}, **more})
 
+    def time_out(self, resource: str, attempt: int, at: float, **more: Any) -> None:
+        """A creation that the server gave up, although etcd may have carried it out."""
+        sent = {"metadata": {"labels": self._metadata("", attempt)["labels"]}}
+        self.entry("create", resource, "", at, **{"code": 504, "sent": sent, **more})
+
     def delete(self, resource: str, name: str, at: float, *, uid: str = "", **more: Any) -> None:
         """A deletion that left nothing to wait for, of a kind whose answer is a Status."""
         uid = uid or self.uid(name)

@@ -35,8 +35,11 @@ def story() -> Story:
     return lived(document("pods"), script("failed-pod-reset"))
 
 
-def judged(story: Story, timed: bool = True, /, **moved: float) -> Verdict:
-    """Judge the life beside an audit log in which some times are moved by seconds."""
+def judged(story: Story, timed: bool = True, unanswered: int = 0, /, **moved: float) -> Verdict:
+    """Judge the life beside an audit log in which some times are moved by seconds.
+
+    So many pods of the second attempt were made although their creation was not answered.
+    """
     at = {what: time + moved.get(what.replace(" ", "_"), 0) for what, time in TIMES.items()}
     begun = (story.runs[0].began_at - BEGUN).total_seconds()
     log = Log(namespace=story.spec.namespace, workload=story.uid)
@@ -56,8 +59,11 @@ def judged(story: Story, timed: bool = True, /, **moved: float) -> Verdict:
         log.delete("pods", pod, begun + at["gone"], user="kwok", takes=0.01)
     log.let_go("attempts", "owner-1", 1, begun + at["gone"] + 0.05, takes=0.01)
     log.create("attempts", "owner-2", 2, begun + at["again"], takes=0.01)
-    for pod in ("one-2", "two-2"):
-        log.create("pods", pod, 2, begun + at["again"] + 0.1, user=CONTROLLER, takes=0.01)
+    for index, pod in enumerate(("one-2", "two-2")):
+        if index < unanswered:
+            log.time_out("pods", 2, begun + at["again"] + 0.1, user=CONTROLLER)
+        else:
+            log.create("pods", pod, 2, begun + at["again"] + 0.1, user=CONTROLLER, takes=0.01)
         status(pod, at["ran again"], "Running", running={})
     return judge(story, NOW, read(log.lines), timed=timed)
 
@@ -84,6 +90,16 @@ def test_a_ledger_ahead_of_the_cluster_is_noticed_wherever_news_was_kept_away(
     broken = judged(story, False, **moved).broken
     assert broken
     assert any(what in text for text in broken)
+
+
+@pytest.mark.parametrize("unanswered", [1, 2])
+def test_a_pod_whose_creation_was_not_answered_may_have_run(story: Story, unanswered: int):
+    assert not judged(story, False, unanswered).broken
+
+
+def test_the_others_must_have_run_all_the_same(story: Story):
+    broken = judged(story, False, 1, ran_again=3.0).broken
+    assert any("0 of 2 pods had run by then" in text for text in broken)
 
 
 @pytest.mark.parametrize(

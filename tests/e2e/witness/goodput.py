@@ -192,6 +192,8 @@ class _Witness:
         # Another hand's objects are no part of its life, nor is what a worker that lost touch had sent.
         self._lives = [life for life in mine if _is_own(life, owners.get(life.attempt))]
         self._pods = [_pod(life, seen) for life in self._lives if life.place[1] == "pods"]
+        self._unsure = seen.unsure
+        self._place = (story.spec.namespace, story.uid)
         self._deletions = [one for one in seen.deletions if one.user == WORKER]
 
     def early(self) -> Iterator[str]:
@@ -204,7 +206,7 @@ class _Witness:
             moment = self._at(span.begin)
             wanted = declared_now(moment.spec, moment.state)
             ran = len(self._began(span))
-            if ran < wanted:
+            if ran + self._unsure[*self._place, span.attempt, "pods"] < wanted:
                 yield f"{_told(span)}: {ran} of {wanted} pods had run by then"
         for span, life in self._made():
             if life.received < span.begin:

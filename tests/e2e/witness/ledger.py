@@ -7,6 +7,7 @@ the last finalizer off a dying one. Where that request is not in the log, a read
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -92,6 +93,9 @@ class Ledger:
     """When each attempt's owner was marked submitted, by the place of the owner."""
     statuses: dict[Place, list[PodStatus]] = field(default_factory=dict[Place, list[PodStatus]])
     """The changes of each pod's status, oldest first, by the place of the pod."""
+    unsure: Counter[tuple[str, str, int, str]] = field(default_factory=Counter[tuple[str, str, int, str]])
+    """How many objects may have been made although the answer was an error of the server: by namespace, workload,
+    attempt and resource."""
     _removed: dict[str, tuple[datetime, datetime, int]] = field(default_factory=dict)
     _free: dict[Place, list[datetime]] = field(default_factory=dict)
 
@@ -121,6 +125,8 @@ class Ledger:
             self._free.setdefault(_place(thing), []).append(_answered(entry))
         elif code == 201 and verb in {"create", "patch", "update"}:
             self._note_birth(entry, thing)
+        elif code >= 500 and verb == "create":
+            self._note_unsure(entry, thing)
         elif code in {200, 202} and verb in _CHANGES:
             self._note_removal(entry)
 
@@ -156,6 +162,12 @@ class Ledger:
         )
         # Whatever had this name before had gone by then.
         self._free.setdefault(place, []).append(_answered(entry))
+
+    def _note_unsure(self, entry: Mapping[str, Any], thing: Mapping[str, Any]) -> None:
+        labels = ((entry.get("requestObject") or {}).get("metadata") or {}).get("labels") or {}
+        if names.LABEL_WORKLOAD_UID in labels and names.LABEL_ATTEMPT in labels:
+            workload, attempt = labels[names.LABEL_WORKLOAD_UID], int(labels[names.LABEL_ATTEMPT])
+            self.unsure[thing["namespace"], workload, attempt, thing["resource"]] += 1
 
     def _note_removal(self, entry: Mapping[str, Any]) -> None:
         answer = entry.get("responseObject") or {}
