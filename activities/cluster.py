@@ -19,6 +19,7 @@ from holdfast.activities.evidence.store import EvidenceStore
 from holdfast.activities.facts.nodes import Marks, Silence
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import Kube
+from holdfast.activities.kube.priority import Precedence
 from holdfast.activities.nodes import provisioner
 from holdfast.activities.nodes.machine import Provisioning
 from holdfast.activities.nodes.machine_identity import Identities
@@ -151,6 +152,11 @@ class ClusterActivities:
             encrypted=encrypted,
             evidence=evidence,
         )
+
+    @property
+    def precedence(self) -> Precedence:
+        """What goes first in a burst."""
+        return self._site.precedence
 
     @property
     def short(self) -> list[Callable[..., Any]]:

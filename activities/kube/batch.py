@@ -6,17 +6,25 @@ An answer always comes from a read that began after the caller asked, so it prov
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast import names
-from holdfast.activities.kube.client import Kube, Object, Unreachable
+from holdfast.activities.kube.client import Forbidden, Kube, KubeError, NotFound, Object, UnknownKind, Unreachable
 from holdfast.activities.kube.raw import mapping, version_of
 from holdfast.activities.kube.trim import pod_trace, unsigned
 
 MOST = 100
 """Workloads per request: the URL contains their uids."""
+AT_ONCE = 16
+"""Objects that are read at once, each by itself."""
+MANY = 4
+"""So many names that are asked for at once are looked up in one list; fewer are read each by itself."""
+PER_NAME = 30
+"""A list that holds more objects for each name that is asked for costs more than it saves."""
+COSTLY_SECONDS = 5.0
+"""For so long no list is tried again where it held too many objects, or was refused."""
 
 
 Keep = Callable[[Object], Any]
@@ -25,6 +33,7 @@ _Asked = TypeVar("_Asked", bound=Hashable)
 _Answer = TypeVar("_Answer")
 _List = tuple[str, str, str, Keep]
 _Object = tuple[str, str, str, str]
+_Named = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,10 @@ def _fail(batch: list[tuple[Any, asyncio.Future[Any]]], error: Exception) -> Non
             answer.set_exception(error)
 
 
+class _TooLarge(Exception):
+    """A list holds many more objects than were asked for."""
+
+
 class Gathered:
     """Reads objects by the uid of their workload for several workloads at once, and one object for all who ask."""
 
@@ -106,6 +119,8 @@ class Gathered:
         self._kube = kube
         self._lists = _Lanes(self._list, MOST)
         self._objects = _Lanes(self._find)
+        self._named = _Lanes(self._find_named)
+        self._costly: dict[_Named, float] = {}
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:
         """Return the objects of a kind with a workload's uid; for pods, of which there may be thousands, a `pod_trace`.
@@ -131,6 +146,65 @@ class Gathered:
             KubeError: the error that the read failed with.
         """
         return await self._objects.of((api_version, kind, name, namespace), "")
+
+    async def named(
+        self, api_version: str, kind: str, name: str, namespace: str = "", *, impersonate: str = ""
+    ) -> Object | None:
+        """Return an object as `Kube.find` does; many that are asked for at once are looked up in one list.
+
+        Raises:
+            KubeError: the error that the read of this object failed with.
+        """
+        answer = await self._named.of((api_version, kind, namespace, impersonate), name)
+        if isinstance(answer, KubeError):
+            raise answer
+        return answer
+
+    async def _find_named(self, key: _Named, asked: Sequence[str]) -> Mapping[str, Object | KubeError | None]:
+        now = asyncio.get_running_loop().time()
+        wanted = set(asked)
+        if len(wanted) >= MANY and self._costly.get(key, now) <= now:
+            try:
+                return await self._look_up(key, wanted)
+            except (_TooLarge, Forbidden):
+                self._costly = {one: until for one, until in self._costly.items() if until > now}
+                self._costly[key] = now + COSTLY_SECONDS
+
+        async def find(name: str) -> Object | KubeError | None:
+            api_version, kind, namespace, user = key
+            try:
+                return await self._kube.get(api_version, kind, name, namespace, impersonate=user)
+            except NotFound as error:
+                return error if isinstance(error, UnknownKind) else None
+            except KubeError as error:
+                return error
+
+        answers = dict[str, Object | KubeError | None]()
+        left = sorted(wanted)
+        while left:
+            some, left = left[:AT_ONCE], left[AT_ONCE:]
+            answers |= zip(some, await asyncio.gather(*map(find, some)), strict=True)
+        return answers
+
+    async def _look_up(self, key: _Named, wanted: Set[str]) -> dict[str, Object | KubeError | None]:
+        """Return each of these objects from one whole list; None for those that are not in it.
+
+        Raises:
+            _TooLarge: if the list holds too many others.
+        """
+        api_version, kind, namespace, user = key
+        seen = 0
+
+        def asked_for(raw: Object) -> Object | None:
+            nonlocal seen
+            seen += 1
+            if seen > PER_NAME * len(wanted):
+                raise _TooLarge
+            return raw if raw["metadata"]["name"] in wanted else None
+
+        listed = await self._kube.list(api_version, kind, namespace, keep=asked_for, impersonate=user)
+        found = {one["metadata"]["name"]: one for one in listed["items"]}
+        return {name: found.get(name) for name in wanted}
 
     async def _list(self, key: _List, uids: Sequence[str]) -> dict[str, Listed]:
         api_version, kind, namespace, keep = key

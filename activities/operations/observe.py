@@ -37,7 +37,7 @@ async def observe(site: Site, given: ObserveInput) -> Observation:
         ApplicationError: of type `ClusterMismatch`.
     """
     site.check(given.target)
-    with site.precedence.looking():
+    with site.precedence.looks.one():
         async with as_retryable_errors(), Pulse() as pulse:
             if not given.decides:
                 await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))

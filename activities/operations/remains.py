@@ -83,7 +83,7 @@ async def find_owner(site: Site, given: RemoveInput) -> Object | None:
     if given.everything:
         return next(iter(await attempts_of(site, given.target)), None)
     name = given.target.attempt_name(given.attempt)
-    owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
+    owner = await site.gathered.named(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     return owner if owner is not None and _is_owner(owner, given) else None
 
 
@@ -244,7 +244,7 @@ async def _find_component(
     unreadable (it lacks its conversion webhook), and must not keep the rest from being seen.
     """
     try:
-        return await read_objects(site, given.target, component, given.attempt, owned_trace)
+        return await read_objects(site, given.target, component, given.attempt, owned_trace, shared=True)
     except UnknownKind as error:
         # An object that was created may still exist; one that never was cannot be created now.
         refs = [one for one in given.objects if (one.kind, one.name) == (component.kind, component.object_name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from holdfast.activities.operations.remains import (
     owner_among,
     remnants_of,
 )
-from holdfast.activities.operations.report import apply_report, tell_events
+from holdfast.activities.operations.report import applied, apply_report, tell_events
 from holdfast.activities.site.anchor import delete_held, release_anchor
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
@@ -41,7 +41,7 @@ POLL_FIRST = 0.1
 POLL_LAST = 2.0
 POLL_SHARE = 0.2
 """Each poll waits a fifth of the time elapsed so far. On average, a removal is noticed late by a tenth of that time."""
-UNTOLD_SECONDS = 1.0
+UNTOLD_SECONDS = 5.0
 """Seconds that the removal of a workload that has ended may last before its anchor shows it."""
 TELL_SECONDS = 3.0
 TELL_LAST = 15.0
@@ -66,9 +66,15 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     """
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
+    with ExitStack() as asking:
+        asking.enter_context(site.precedence.deletions.one())
+        return await _remove(site, given, deadline, asking)
+
+
+async def _remove(site: Site, given: RemoveInput, deadline: Deadline, asking: ExitStack) -> Removed:
     async with Following(site, given.follows) as following:
         tells_late = _shows_its_end(site, given)
-        rounds = _Graceful(site, given, deadline, following)
+        rounds = _Graceful(site, given, deadline, following, asking)
         removed = await _until_gone(site, given, rounds, deadline, following, tells_late=tells_late)
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
@@ -128,7 +134,7 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-        reported = deleted = False
+        reported = told = deleted = False
         while True:
             try:
                 quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, TELL_LAST, TELLS_A_SECOND)
@@ -142,6 +148,9 @@ async def _until_gone(
                     deleted = True
                 read, owners = owners, None
                 remains = await rounds.round(read)
+                if reported and not told:
+                    await tell_events(site, given.target, given.report)  # Deletions go first.
+                    told = True
                 if following is not None:
                     pulse.note(following.saved)
                 if remains is not None:
@@ -157,11 +166,14 @@ async def _until_gone(
                 # One request that is never answered must not block the removal. But if owner and pods cannot be read
                 # either, nothing is known of what is left: then wait for the first answer.
                 with suppress(Unreachable):
-                    return await _give_up(site, given, pulse, rounds.refused, reported)
+                    return await _give_up(site, given, pulse, rounds.refused, told=told)
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
-            await asyncio.sleep(max(0.0, min(left, longest, max(POLL_FIRST, share))))
+            if patience := Pulse.patience():
+                await site.together.wait(max(0.0, min(left, longest, patience)))
+            else:
+                await asyncio.sleep(max(0.0, min(left, longest, max(POLL_FIRST, share))))
 
 
 def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
@@ -171,12 +183,12 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
 
 
 async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
-    """Report that the deletion begins, which keeps a preparation from creating anything more (record 0065).
+    """Write the status that the deletion begins, which keeps a preparation from creating anything more (record 0065).
 
     A request that is not answered does not hold the deletion up; only its proof waits for it.
     """
     try:
-        await apply_report(site, given.target, given.report)
+        await applied(site, given.target, given.report, tells=False)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
         return False
@@ -187,10 +199,10 @@ async def _told_of(site: Site, remains: Remains) -> tuple[tuple[str, ...], int, 
     return tuple(one.sentence() for one in await remnants_of(site, remains)), remains.total, len(remains.pods)
 
 
-async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str], reported: bool) -> Removed:
+async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mapping[str, str], *, told: bool) -> Removed:
     """Look a last time, in full, and return what is left."""
     remains = replace(await find_remains(site, given), refused=refused)
-    if remains.gone and not reported:
+    if remains.gone and not told:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         remains = replace(await find_remains(site, given), refused=refused)
     if remains.gone:
@@ -202,8 +214,13 @@ async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mappin
 class _Graceful:
     """The rounds of a removal that leaves the work to the collector, and waits for the owner to be gone."""
 
-    def __init__(self, site: Site, given: RemoveInput, deadline: Deadline, following: Following) -> None:
+    def __init__(
+        self, site: Site, given: RemoveInput, deadline: Deadline, following: Following, asking: ExitStack
+    ) -> None:
+        """`asking` is closed as soon as the deletions have been asked for: the proofs of others may go on."""
         self._following = following
+        self._asking = asking
+        self._asked = False
         self._site = site
         self._given = given
         self._deadline = deadline
@@ -227,6 +244,7 @@ class _Graceful:
             self.evidence = await take_evidence(self._site, self._given, untouched=untouched)
             self._looked_for_evidence = True
         if owner is None:
+            await self._give_way()
             remains = await find_remains(self._site, self._given)
             owner = remains.owner
             if owner is None:
@@ -235,6 +253,7 @@ class _Graceful:
         since = owner["metadata"].get("deletionTimestamp")
         await _delete_owners(self._site, self._given, owner, self.refused)
         now = asyncio.get_running_loop().time()
+        await self._give_way()
         if owner["metadata"]["uid"] not in self.refused:
             self._deadline.dying(now, time_of(since))
         if now - self._looked_at < max(Pulse.spread(TELL_SECONDS, TELL_LAST, TELLS_A_SECOND), TELL_SHARE * self._look):
@@ -244,6 +263,13 @@ class _Graceful:
         self._look = self._looked_at - now
         await _release_stranded(self._site, self._given.target, remains, self.refused)
         return replace(remains, refused=self.refused)
+
+    async def _give_way(self) -> None:
+        """Let other removals ask for their deletions before this one looks what is left."""
+        if not self._asked:
+            self._asked = True
+            self._asking.close()
+            await self._site.precedence.give_way_to_deletions()
 
 
 async def _release_stranded(site: Site, target: Target, remains: Remains, refused: dict[str, str]) -> None:

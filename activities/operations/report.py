@@ -51,8 +51,10 @@ async def apply_report(site: Site, target: Target, report: Report) -> int:
     return (await applied(site, target, report))[0]
 
 
-async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
-    """Apply a report as `apply_report` does.
+async def applied(
+    site: Site, target: Target, report: Report, *, tells: bool = True
+) -> tuple[int, Mapping[str, Any] | None]:
+    """Apply a report as `apply_report` does; without its Events unless it `tells` them.
 
     Returns:
         The sequence of the later report on the anchor, 0 if there is none; and the anchor with the report, None if
@@ -62,11 +64,11 @@ async def applied(site: Site, target: Target, report: Report) -> tuple[int, Mapp
         return 0, None
     if report.before is not None:
         await _apply(site, target, report.before)
-    return await _apply(site, target, report)
+    return await _apply(site, target, report, tells=tells)
 
 
 async def tell_events(site: Site, target: Target, report: Report) -> None:
-    """Write the Events of a report whose status a later report, or the end of the anchor, makes needless."""
+    """Write the Events of a report whose status is written, or needless since a later report says more."""
     anchor = site.known.look(target) or (await site.kube.find(*key_of(target)) if report.events else None)
     if anchor is not None and is_ours(site, target, anchor):
         await _write_events(site, target, report, anchor)
@@ -89,7 +91,9 @@ async def _unlist(site: Site, target: Target, report: Report) -> None:
             )
 
 
-async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mapping[str, Any] | None]:
+async def _apply(
+    site: Site, target: Target, report: Report, *, tells: bool = True
+) -> tuple[int, Mapping[str, Any] | None]:
     await _unlist(site, target, report)
     kube, key = site.kube, key_of(target)
     while True:
@@ -113,7 +117,8 @@ async def _apply(site: Site, target: Target, report: Report) -> tuple[int, Mappi
             if remembered is None:
                 return 0, None
     site.known.keep(target, anchor)
-    await _write_events(site, target, report, anchor)
+    if tells:
+        await _write_events(site, target, report, anchor)
     return 0, anchor
 
 

@@ -81,7 +81,7 @@ class _Mark(Enum):
 
 
 async def _looked(site: Site, given: ResetInput, pulse: Pulse) -> Observation:
-    with site.precedence.looking():
+    with site.precedence.looks.one():
         seen = await persist(pulse, "looking at the cluster", lambda: look(site, given.look))
     return seen.model_copy(update={"blind": site.blind(pulse.blind)})
 

@@ -27,7 +27,7 @@ from holdfast.activities.kube.client import (
     service_account_user,
 )
 from holdfast.activities.kube.owners import Between, Links
-from holdfast.activities.kube.priority import Precedence
+from holdfast.activities.kube.priority import Precedence, Together
 from holdfast.activities.site.anchor_cache import KnownAnchors
 from holdfast.activities.site.permission_cache import Permits
 from holdfast.activities.site.priorities import Priorities
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 BEAT_FIRST = 1.0
 BEAT_LAST = 3.0
 BEATS_A_SECOND = 50
+PATIENT_FROM = 10
+"""With fewer operations under way, each takes its proof at once."""
+PATIENCE = 1.0
+PROOFS_A_SECOND = 30
 """Each heartbeat is a write in Temporal: when many operations run at once, each sends heartbeats less often."""
 SENTENCE_MAXIMUM = 300
 RETRY_FIRST = 0.1
@@ -86,6 +90,7 @@ class Site:
     gathered: Gathered = field(init=False)
     priorities: Priorities = field(init=False)
     precedence: Precedence = field(init=False, default_factory=Precedence)
+    together: Together = field(init=False, default_factory=Together)
     reach: Reach = field(init=False, default_factory=Reach)
     """Which workloads' pods this worker has reached lately."""
 
@@ -132,8 +137,12 @@ class Site:
             )
         self.permits.give("cluster")
 
-    async def read_component(self, target: Target, api_version: str, kind: str, name: str) -> Object | None:
+    async def read_component(
+        self, target: Target, api_version: str, kind: str, name: str, *, shared: bool = False
+    ) -> Object | None:
         """Return a component's object, read as the run-as account or, if that lost its right, as the worker.
+
+        A read that is `shared` may be made as one with those of other workloads, see `Gathered.named`.
 
         Raises:
             Forbidden: if neither may read it, and the namespace is there to stay.
@@ -142,10 +151,10 @@ class Site:
         """
         user = user_of(target)
         try:
-            return await self._read(api_version, kind, name, target.namespace, user)
+            return await self._read(api_version, kind, name, target.namespace, user, shared=shared)
         except Forbidden:
             try:
-                return await self._read(api_version, kind, name, target.namespace, "")
+                return await self._read(api_version, kind, name, target.namespace, "", shared=shared)
             except Forbidden:
                 # Deleting a namespace takes the account's rights away, and waits for our anchor: waiting here for the
                 # right to read would never end.
@@ -153,8 +162,12 @@ class Site:
                     return None
                 raise
 
-    async def _read(self, api_version: str, kind: str, name: str, namespace: str, user: str) -> Object | None:
+    async def _read(
+        self, api_version: str, kind: str, name: str, namespace: str, user: str, *, shared: bool
+    ) -> Object | None:
         try:
+            if shared:
+                return await self.gathered.named(api_version, kind, name, namespace, impersonate=user)
             return await self.kube.get(api_version, kind, name, namespace, impersonate=user)
         except UnknownKind as error:
             raise UnknownKind(404, error.reason, f"the cluster does not serve {kind} of {api_version}") from None
@@ -304,6 +317,11 @@ class Pulse:
             a_second: How often all operations of this process do it in a second.
         """
         return min(most, max(least, cls._beating / a_second))
+
+    @classmethod
+    def patience(cls) -> float:
+        """Return the seconds for which a proof waits for those of other removals."""
+        return 0.0 if cls._beating < PATIENT_FROM else cls.spread(0.0, PATIENCE, PROOFS_A_SECOND)
 
     async def _beat(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from temporalio.client import Client
 from temporalio.worker import FixedSizeSlotSupplier, SlotPermit, UnsandboxedWorkflowRunner, Worker, WorkerTuner
 
 from holdfast import names
+from holdfast.activities.kube.priority import Precedence
 from holdfast.worker.roles import shares
 from holdfast.worker.runtime.settings import Role, Settings
 from holdfast.worker.runtime.slots import FRESH_WAIT_SECONDS, FreshSlots
@@ -59,7 +60,9 @@ def test_as_many_as_may_be_fresh_are_given_out_and_no_more() -> None:
 
 @pytest.mark.row("L28", level="pure")
 def test_L28_two_hundred_probes_for_ever_leave_removals_all_their_slots() -> None:
-    acting: Any = SimpleNamespace(cluster=SimpleNamespace(all=[], probe=None, follow_progress=None))
+    acting: Any = SimpleNamespace(
+        cluster=SimpleNamespace(all=[], probe=None, follow_progress=None, precedence=Precedence())
+    )
     settings = Settings(roles=(Role.WAIT,), cluster="dev", max_concurrent_waits=1, max_fresh_waits=SERVICES)
     of: dict[str, Any] = {queue: slots for queue, _, slots in shares(settings, Role.WAIT, acting)}
     probes, waits = of[names.queue_probe("dev")], of[names.queue_wait("dev")]
@@ -95,6 +98,32 @@ def test_one_that_waits_for_long_counts_no_more_as_fresh() -> None:
     used(slots, slots.try_reserve_slot(ANY))
     clock.now += 5
     assert slots.try_reserve_slot(ANY) is None, "all of them are used"
+
+
+def test_one_that_has_done_what_it_had_to_counts_no_more_as_fresh() -> None:
+    clock = Hand()
+    slots = FreshSlots(4, 2, 4.0, clock)
+    slots.ease()
+    first, second = (slots.try_reserve_slot(ANY) for _ in range(2))
+    used(slots, first)
+    slots.ease()
+    third = slots.try_reserve_slot(ANY)
+    assert third is not None
+    slots.ease()
+    assert slots.try_reserve_slot(ANY) is None, "the others are held for polls, and have done nothing yet"
+    used(slots, second)
+    slots.ease()
+    assert slots.try_reserve_slot(ANY) is not None
+
+
+async def test_one_that_only_waits_wakes_another() -> None:
+    slots = FreshSlots(5, 1, 1e6)
+    used(slots, slots.try_reserve_slot(ANY))
+    other = asyncio.create_task(slots.reserve_slot(ANY))
+    await asyncio.sleep(0)
+    assert not other.done()
+    slots.ease()
+    await other
 
 
 def test_one_held_for_a_poll_stays_fresh_until_it_is_used() -> None:

@@ -95,6 +95,19 @@ class FreshSlots(CustomSlotSupplier):
                 self._permits.discard(ctx.permit)
             self._wake_one()
 
+    def ease(self) -> None:
+        """Count one operation less as fresh: it has done what it had to, and only waits from now on.
+
+        The SDK does not tell which operation has which slot, so this is the one that began first.
+        """
+        old = self._clock() - self._seconds
+        with self._lock:
+            begun = [(permit.begun, permit) for permit in self._permits if permit.begun is not None]
+            fresh = [one for one in begun if one[0] > old]
+            if fresh:
+                min(fresh, key=lambda one: one[0])[1].begun = old
+                self._wake_one()
+
     def _take(self) -> _Permit | None:
         old = self._clock() - self._seconds
         fresh = sum(permit.begun is None or permit.begun > old for permit in self._permits)

@@ -24,12 +24,14 @@ class Urgency(IntEnum):
     URGENT = 0
     """A failure, something missing, the end, or the anchor's deletion."""
     SOON = 1
-    """Ready, healthy again, all pods ended, or the end of the last pod that still ran after success."""
-    SETTLE = 2
+    """Healthy again, all pods ended, or the end of the last pod that still ran after success."""
+    READY = 2
+    """All pods are ready: nothing else has to be waited for."""
+    SETTLE = 3
     """A pod is gone: its controller may be replacing it right now."""
-    LATER = 3
+    LATER = 4
     """All copies of a component are active: mostly they are ready a moment later, which carries it."""
-    LAZY = 4
+    LAZY = 5
     """Admitted, one component of several complete, or a few more copies: a later change mostly carries it."""
 
 
@@ -38,6 +40,7 @@ _NUMBER: Final = re.compile(r"\d+")
 DELAYS: Final[dict[Urgency, float]] = {
     Urgency.URGENT: 0.1,
     Urgency.SOON: 0.3,
+    Urgency.READY: 0.1,
     Urgency.SETTLE: 1.0,
     Urgency.LATER: 5.0,
     Urgency.LAZY: 45.0,
@@ -261,8 +264,10 @@ def urgency(before: Facts, now: Facts) -> Urgency:
     held = bool(now.waiting) and not before.waiting
     held = held or _at_nothing(before) != _at_nothing(now)
     held = held or bool(now.foreign) != bool(before.foreign) or bool(now.unserved) != bool(before.unserved)
-    if held or troubled or freed or risen or anew or ready or stuck or (now.quiet and not before.quiet):
+    if held or troubled or freed or risen or anew or stuck or (now.quiet and not before.quiet):
         return Urgency.SOON
+    if ready:
+        return Urgency.READY
     # The anchor's status, which may come a moment later, says whether we deleted the owner ourselves.
     more_wait = not _groups(now) <= _groups(before)
     if now.orphaned or (before.ready and not now.ready) or more_wait:

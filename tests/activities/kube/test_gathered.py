@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.activities.kube.batch import MOST, Gathered
-from holdfast.activities.kube.client import Kube, KubeError, Unreachable
+from holdfast.activities.kube import batch
+from holdfast.activities.kube.batch import AT_ONCE, MANY, MOST, Gathered
+from holdfast.activities.kube.client import Forbidden, Kube, KubeError, Unreachable, service_account_user
 from tests.activities.bench import eventually
 from tests.activities.line import Line
 
@@ -20,6 +21,7 @@ class Counted(Kube):
     """Counts its reads, with the workloads that each asked for, and can hold one back."""
 
     reads: list[str]
+    gets: list[str]
     open: asyncio.Event
 
     @classmethod
@@ -27,9 +29,14 @@ class Counted(Kube):
         made = cls.__new__(cls)
         made.__dict__ = kube.__dict__
         made.reads = []
+        made.gets = []
         made.open = asyncio.Event()
         made.open.set()
         return made
+
+    async def get(self, *given: Any, **more: Any) -> Any:
+        self.gets.append(given[2])
+        return await super().get(*given, **more)
 
     async def find(self, *given: Any, **more: Any) -> Any:
         self.reads.append(given[2])
@@ -38,7 +45,7 @@ class Counted(Kube):
         return found
 
     async def list(self, *given: Any, **more: Any) -> Any:
-        self.reads.append(more["labels"])
+        self.reads.append(more.get("labels", ""))
         listed = await super().list(*given, **more)
         await self.open.wait()
         return listed
@@ -149,6 +156,75 @@ async def test_one_object_is_read_once_for_all_who_ask_during_a_read(admin: Kube
     found = [await one for one in later]
     assert [one and one["metadata"]["name"] for one in found] == [name, None, name, None]
     assert sorted(counted.reads) == sorted(["absent", "absent", name]), "who asked later has an answer of a later read"
+
+
+async def by_name(gathered: Gathered, namespace: str, wanted: list[str], **more: Any) -> list[Any]:
+    """Return what is found under each name: the object's name, None, or the sort of error."""
+    asked = [gathered.named("v1", "Pod", name, namespace, **more) for name in wanted]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    return [type(one) if isinstance(one, BaseException) else one and one["metadata"]["name"] for one in answers]
+
+
+async def test_many_names_are_looked_up_in_one_list(admin: Kube, far_kube: Kube, namespace: str):
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+    there = [await pod(admin, namespace, "a") for _ in range(3)]
+    wanted = [*there, *(f"absent-{number}" for number in range(MANY - 3)), there[0]]
+    assert await by_name(gathered, namespace, wanted) == [*there, *[None] * (MANY - 3), there[0]]
+    assert (counted.reads, counted.gets) == ([""], [])
+
+
+async def test_few_names_are_read_each_by_itself(admin: Kube, far_kube: Kube, namespace: str):
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+    there = await pod(admin, namespace, "a")
+    assert await by_name(gathered, namespace, [there, "absent"]) == [there, None]
+    assert (counted.reads, sorted(counted.gets)) == ([], sorted(["absent", there]))
+
+
+async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
+    admin: Kube, far_kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batch, "PER_NAME", 1 / MANY)
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+    there = [await pod(admin, namespace, "a") for _ in range(2)]
+    wanted = [*there, *(f"absent-{number}" for number in range(AT_ONCE))]
+    for _ in range(2):
+        assert await by_name(gathered, namespace, wanted) == [*there, *[None] * AT_ONCE]
+    assert counted.reads == [""]
+    assert sorted(counted.gets) == sorted(2 * wanted)
+    monkeypatch.setattr(batch, "COSTLY_SECONDS", 0.0)
+    await by_name(Gathered(counted), namespace, wanted)
+    assert counted.reads == ["", ""]
+
+
+async def test_who_may_read_but_not_list_is_answered_name_by_name(admin: Kube, far_kube: Kube, namespace: str):
+    group, user = "rbac.authorization.k8s.io", service_account_user(namespace, "reader")
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["seen", "absent"]}]
+    metadata = {"name": "reader", "namespace": namespace}
+    subject = {"kind": "ServiceAccount", **metadata}
+    role = {"apiGroup": group, "kind": "Role", "name": "reader"}
+    await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    await admin.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
+    binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata}
+    await admin.create({**binding, "subjects": [subject], "roleRef": role})
+    gathered = Gathered(Counted.of(far_kube))
+    wanted = ["absent", *(f"hidden-{number}" for number in range(MANY))]
+
+    async def bound() -> bool:
+        found = await by_name(gathered, namespace, wanted, impersonate=user)
+        return found == [None, *[Forbidden] * MANY]
+
+    await eventually(bound)
+
+
+async def test_no_answer_is_told_to_all_whose_names_were_looked_up(far_kube: Kube, namespace: str, line: Line):
+    gathered = Gathered(far_kube)
+    assert await by_name(gathered, namespace, ["absent"]) == [None]
+    line.cut()
+    wanted = [f"absent-{number}" for number in range(MANY)]
+    assert await by_name(gathered, namespace, wanted) == [Unreachable] * MANY
 
 
 async def _is(true: bool) -> bool:

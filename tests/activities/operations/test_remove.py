@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
+from holdfast.activities.kube import priority
 from holdfast.activities.kube.client import Forbidden, Gone, Kube, NotFound, Object, Unreachable
 from holdfast.activities.operations import remove as remove_module
 from holdfast.activities.operations.remains import is_child
@@ -84,6 +85,33 @@ class TestGraceful:
         assert path == f"{bench.namespace}/attempts/train-a1"
         assert (options["propagationPolicy"], options["preconditions"]["uid"]) == ("Foreground", bench.owner_uid)
         assert user == ""
+
+    async def test_its_deletion_goes_before_its_event_and_its_proof(self, bench: Bench):
+        await bench.launch()
+        asked = asked_of(bench)
+        event = Event(reason=Reason.RESETTING, message="a pod has failed")
+        assert (await bench.remove(report=bench.report(events=(event,)))).gone
+        deleted = asked.index("DELETE train-a1")
+        assert asked.index("PATCH status") < deleted < asked.index("POST events")
+        assert asked.count("POST events") == 1
+        assert deleted < asked.index("GET train-a1")
+
+    async def test_its_proof_waits_until_other_removals_have_asked_for_their_deletions(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(priority, "GIVEN_WAY", 60)
+        await bench.launch()
+        asked = asked_of(bench)
+        with bench.activities.precedence.deletions.one():
+            removal = asyncio.create_task(bench.remove())
+
+            async def is_gone() -> bool:
+                return await bench.owner() is None
+
+            await eventually(is_gone)
+            assert not removal.done()
+            assert "GET train-a1" not in asked
+        assert (await removal).gone
 
     async def test_A8_what_is_left_on_a_later_page_is_no_proof(self, bench: Bench, monkeypatch: pytest.MonkeyPatch):
         bench.components = (job(pods=5, finalizers=HOLD),)

@@ -53,11 +53,11 @@ def test_from_start_to_end_three_signals_whatever_the_number_of_pods(world: Worl
     assert facts[-1].finished
 
 
-def test_ready_is_told_within_300_ms(world: World) -> None:
+def test_ready_is_told_within_100_ms(world: World) -> None:
     world.running()
     begun = world.now
     world.pass_time(5)
-    assert [round(at - begun, 3) for at, _ in world.sent] == [0.3]
+    assert [round(at - begun, 3) for at, _ in world.sent] == [0.1]
     assert world.sent[0][1].facts.ready
 
 
