@@ -170,7 +170,7 @@ def shares(settings: Settings, role: Role, site: Site) -> list[Share]:
         return [(names.queue_cluster(settings.cluster), [*site.cluster.all, site.gangs.begin_gang], slots)]
     if role is Role.WAIT:
         slots = FreshSlots(settings.max_concurrent_waits, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
-        site.cluster.precedence.deletions.heard.append(slots.ease)
+        site.cluster.precedence.deletions.listeners.append(slots.ease)
         # Probes last for months, and must not leave a removal without a slot.
         probes = FreshSlots(settings.max_concurrent_probes, settings.max_fresh_waits, FRESH_WAIT_SECONDS)
         return [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast import names
-from holdfast.activities.kube.client import Forbidden, Kube, KubeError, NotFound, Object, UnknownKind, Unreachable
+from holdfast.activities.kube.client import Kube, KubeError, NotFound, Object, UnknownKind, Unreachable
 from holdfast.activities.kube.raw import mapping, version_of
 from holdfast.activities.kube.trim import pod_trace, unsigned
 
@@ -24,7 +24,9 @@ MANY = 4
 PER_NAME = 30
 """A list that holds more objects for each name that is asked for costs more than it saves."""
 COSTLY_SECONDS = 5.0
-"""For so long no list is tried again where it held too many objects, or was refused."""
+"""For so long no list is tried again where it held too many objects, or failed."""
+UNANSWERED = frozenset({0, 401, 429})
+"""Statuses of a list by which another read would not be answered either."""
 
 
 Keep = Callable[[Object], Any]
@@ -166,7 +168,10 @@ class Gathered:
         if len(wanted) >= MANY and self._costly.get(key, now) <= now:
             try:
                 return await self._look_up(key, wanted)
-            except (_TooLarge, Forbidden):
+            except (_TooLarge, KubeError) as error:
+                if isinstance(error, Unreachable) and error.status in UNANSWERED:
+                    raise
+                # Another's object may be unreadable, or the kind may not be listed, where these can be read.
                 self._costly = {one: until for one, until in self._costly.items() if until > now}
                 self._costly[key] = now + COSTLY_SECONDS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 GIVEN_WAY: Final = 2.0
@@ -19,7 +19,7 @@ class Underway:
 
     def __init__(self) -> None:
         """Start with nothing under way."""
-        self.heard: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[], None]] = []
         """Called whenever one is over."""
         self._count = 0
         self._none = asyncio.Event()
@@ -36,8 +36,8 @@ class Underway:
             self._count -= 1
             if not self._count:
                 self._none.set()
-            for hear in self.heard:
-                hear()
+            for listener in self.listeners:
+                listener()
 
     async def over(self, seconds: float) -> None:
         """Wait until nothing is under way, for at most so many seconds."""
@@ -56,11 +56,13 @@ class Together:
         self._opens: asyncio.Event | None = None
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the first who waits has waited for so many seconds."""
+        """Wait until the first who waits has waited for as long as it would, but no longer than for so many seconds."""
         if self._opens is None:
             self._opens = asyncio.Event()
             asyncio.get_running_loop().call_later(seconds, self._open)
-        await self._opens.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._opens.wait()
 
     def _open(self) -> None:
         if self._opens is not None:

@@ -170,7 +170,8 @@ async def _until_gone(
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
-            if patience := Pulse.patience():
+            patience = Pulse.patience()
+            if patience and given.follows is None:
                 await site.together.wait(max(0.0, min(left, longest, patience)))
             else:
                 await asyncio.sleep(max(0.0, min(left, longest, max(POLL_FIRST, share))))

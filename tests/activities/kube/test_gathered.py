@@ -185,7 +185,7 @@ async def test_few_names_are_read_each_by_itself(admin: Kube, far_kube: Kube, na
 async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
     admin: Kube, far_kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(batch, "PER_NAME", 1 / MANY)
+    monkeypatch.setattr(batch, "PER_NAME", 0)
     counted = Counted.of(far_kube)
     gathered = Gathered(counted)
     there = [await pod(admin, namespace, "a") for _ in range(2)]
@@ -199,7 +199,7 @@ async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
     assert counted.reads == ["", ""]
 
 
-async def test_who_may_read_but_not_list_is_answered_name_by_name(admin: Kube, far_kube: Kube, namespace: str):
+async def test_who_may_read_but_not_list_is_answered_name_by_name(admin: Kube, namespace: str):
     group, user = "rbac.authorization.k8s.io", service_account_user(namespace, "reader")
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["seen", "absent"]}]
     metadata = {"name": "reader", "namespace": namespace}
@@ -209,7 +209,7 @@ async def test_who_may_read_but_not_list_is_answered_name_by_name(admin: Kube, f
     await admin.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
     binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata}
     await admin.create({**binding, "subjects": [subject], "roleRef": role})
-    gathered = Gathered(Counted.of(far_kube))
+    gathered = Gathered(admin)
     wanted = ["absent", *(f"hidden-{number}" for number in range(MANY))]
 
     async def bound() -> bool:
@@ -217,6 +217,24 @@ async def test_who_may_read_but_not_list_is_answered_name_by_name(admin: Kube, f
         return found == [None, *[Forbidden] * MANY]
 
     await eventually(bound)
+
+
+@pytest.mark.parametrize(
+    ("status", "alone"), [(405, True), (500, True), (0, False), (401, False), (429, False)], ids=lambda one: str(one)
+)
+async def test_a_list_that_fails_is_replaced_by_reads_of_each_if_these_may_be_answered(
+    far_kube: Kube, namespace: str, status: int, alone: bool
+):
+    class Failing(Counted):
+        async def list(self, *_: Any, **__: Any) -> Any:
+            sort = KubeError if status == 405 else Unreachable
+            raise sort(status, "Planted", "planted")
+
+    failing = Failing.of(far_kube)
+    wanted = [f"absent-{number}" for number in range(MANY)]
+    answers = await by_name(Gathered(failing), namespace, wanted)
+    assert answers == ([None] if alone else [Unreachable]) * MANY
+    assert sorted(failing.gets) == (wanted if alone else [])
 
 
 async def test_no_answer_is_told_to_all_whose_names_were_looked_up(far_kube: Kube, namespace: str, line: Line):

@@ -74,7 +74,7 @@ async def test_it_does_not_wait_where_nobody_looks_nor_for_long_for_a_look_witho
 async def test_a_proof_waits_until_all_removals_have_asked_for_their_deletions(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(priority, "GIVEN_WAY", 60)
     precedence, heard = Precedence(), list[str]()
-    precedence.deletions.heard.append(lambda: heard.append("asked"))
+    precedence.deletions.listeners.append(lambda: heard.append("asked"))
     with precedence.deletions.one():
         with precedence.looks.one():
             proof = asyncio.create_task(precedence.give_way_to_deletions())
@@ -104,12 +104,13 @@ async def test_who_waits_together_goes_on_in_the_same_moment():
     first = asyncio.create_task(read("first", 0.05))
     await settled()
     late = asyncio.create_task(read("late", 60))
+    hasty = asyncio.create_task(read("hasty", 0.001))
     left = asyncio.create_task(read("left", 60))
     await settled()
     assert order == []
     left.cancel()
-    await asyncio.wait_for(asyncio.gather(first, late), 10)
-    assert order == ["first", "late"]
+    await asyncio.wait_for(asyncio.gather(first, late, hasty), 10)
+    assert order == ["hasty", "first", "late"], "nobody waits for longer than it would alone"
     again = asyncio.create_task(read("again", 60))
     await settled()
     assert not again.done(), "who comes later waits for another time"
