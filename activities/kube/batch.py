@@ -152,9 +152,12 @@ class Gathered:
     async def named(
         self, api_version: str, kind: str, name: str, namespace: str = "", *, impersonate: str = ""
     ) -> Object | None:
-        """Return an object as `Kube.find` does; many that are asked for at once are looked up in one list.
+        """Return an object; None if there is none. Many that are asked for at once are looked up in one list.
+
+        An object from a list may lack its apiVersion and kind.
 
         Raises:
+            UnknownKind: if the cluster does not serve the kind.
             KubeError: the error that the read of this object failed with.
         """
         answer = await self._named.of((api_version, kind, namespace, impersonate), name)
@@ -169,11 +172,11 @@ class Gathered:
             try:
                 return await self._look_up(key, wanted)
             except (_TooLarge, KubeError) as error:
+                self._costly = {one: until for one, until in self._costly.items() if until > now}
+                self._costly[key] = asyncio.get_running_loop().time() + COSTLY_SECONDS
                 if isinstance(error, Unreachable) and error.status in UNANSWERED:
                     raise
                 # Another's object may be unreadable, or the kind may not be listed, where these can be read.
-                self._costly = {one: until for one, until in self._costly.items() if until > now}
-                self._costly[key] = now + COSTLY_SECONDS
 
         async def find(name: str) -> Object | KubeError | None:
             api_version, kind, namespace, user = key

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 GIVEN_WAY: Final = 2.0
 """Seconds for which a removal lets looks go first at most: a look without an answer must not block it. The same for a
 proof that lets the deletions of others go first."""
+TOGETHER_FROM: Final = 10
+"""With fewer removals in a process, each looks when it would."""
+TOGETHER_SECONDS: Final = 1.0
+TOGETHER_A_SECOND: Final = 30
+"""So many removals look in a second; with more of them, each waits longer for the others, up to `TOGETHER_SECONDS`."""
 BEGINNING: Final = 1.0
 """The same for each half of the start of a next attempt: a rack falls silent over ten seconds, not at once."""
 
@@ -19,8 +25,8 @@ class Underway:
 
     def __init__(self) -> None:
         """Start with nothing under way."""
-        self.listeners: list[Callable[[], None]] = []
-        """Called whenever one is over."""
+        self.listeners: list[Callable[[float], None]] = []
+        """Called whenever one is over, with the time when it began, by `time.monotonic`."""
         self._count = 0
         self._none = asyncio.Event()
         self._none.set()
@@ -28,6 +34,7 @@ class Underway:
     @contextmanager
     def one(self) -> Generator[None]:
         """Count one until this block ends."""
+        begun = time.monotonic()
         self._count += 1
         self._none.clear()
         try:
@@ -37,7 +44,7 @@ class Underway:
             if not self._count:
                 self._none.set()
             for listener in self.listeners:
-                listener()
+                listener(begun)
 
     async def over(self, seconds: float) -> None:
         """Wait until nothing is under way, for at most so many seconds."""
@@ -49,19 +56,36 @@ class Underway:
 
 
 class Together:
-    """Has those who wait go on in the same moment, so that what they read next is read once for all of them."""
+    """Has many who poll go on in the same moment, so that what they read next is read once for all of them."""
 
     def __init__(self) -> None:
-        """Start with nobody waiting."""
+        """Start with nobody."""
+        self._members = 0
         self._opens: asyncio.Event | None = None
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until the first who waits has waited for as long as it would, but no longer than for so many seconds."""
+    @contextmanager
+    def member(self) -> Generator[None]:
+        """Count one who polls until this block ends."""
+        self._members += 1
+        try:
+            yield
+        finally:
+            self._members -= 1
+
+    async def sleep(self, seconds: float, most: float) -> None:
+        """Sleep for so many seconds; among many, until the first who sleeps goes on.
+
+        Among many, each sleeps for up to `TOGETHER_SECONDS` if that is longer, but for no longer than `most`.
+        """
+        if self._members < TOGETHER_FROM:
+            await asyncio.sleep(seconds)
+            return
+        wait = min(most, max(seconds, min(TOGETHER_SECONDS, self._members / TOGETHER_A_SECOND)))
         if self._opens is None:
             self._opens = asyncio.Event()
-            asyncio.get_running_loop().call_later(seconds, self._open)
+            asyncio.get_running_loop().call_later(wait, self._open)
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(wait):
                 await self._opens.wait()
 
     def _open(self) -> None:
@@ -87,6 +111,20 @@ class Precedence:
         """Wait until no look is under way, for at most so many seconds."""
         await self.looks.over(seconds)
 
-    async def give_way_to_deletions(self) -> None:
-        """Wait until every removal here has asked for its deletions, for at most `GIVEN_WAY`."""
-        await self.deletions.over(GIVEN_WAY)
+    @contextmanager
+    def asking(self) -> Generator[Callable[[], None]]:
+        """Count a removal that has yet to ask for its deletions, until it calls what is yielded.
+
+        After `GIVEN_WAY` it counts no longer: one that gets no answer must not hold the others up.
+        """
+        with ExitStack() as counted:
+            counted.enter_context(self.deletions.one())
+            timer = asyncio.get_running_loop().call_later(GIVEN_WAY, counted.close)
+            try:
+                yield counted.close
+            finally:
+                timer.cancel()
+
+    async def give_way_to_deletions(self, most: float) -> None:
+        """Wait until every removal here has asked for its deletions, for at most `GIVEN_WAY` and so many seconds."""
+        await self.deletions.over(max(0.0, min(GIVEN_WAY, most)))

@@ -82,8 +82,8 @@ async def read_objects(
     """Return what `keep` returns for the object under each planned name of a component, by index; by quorum reads.
 
     Copies are listed by their labels; a copy that is not listed is read by name, since a label can be removed. If
-    `only` some copies are asked for, each is read by name, and returned in that order. Reads by
-    name that are `shared` may be made as one with those of other workloads.
+    `only` some copies are asked for, each is read by name, and returned in that order. If it is
+    `shared`, the read of a component without copies may be made as one with those of other workloads.
 
     Raises:
         Forbidden: if an object of one of these names may not be read.
@@ -91,7 +91,8 @@ async def read_objects(
     """
 
     async def read(name: str) -> R | None:
-        found = await site.read_component(target, plan.api_version, plan.kind, name, shared=shared)
+        alone = shared and plan.copies is None  # Of copies, which may be thousands, few are read by name at a time.
+        found = await site.read_component(target, plan.api_version, plan.kind, name, shared=alone)
         return None if found is None else keep(found)
 
     if plan.copies is None:

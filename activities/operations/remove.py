@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -66,16 +66,11 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
     """
     await site.precedence.give_way()
     deadline = _deadline(given, given.grace)
-    with ExitStack() as asking:
-        asking.enter_context(site.precedence.deletions.one())
-        return await _remove(site, given, deadline, asking)
-
-
-async def _remove(site: Site, given: RemoveInput, deadline: Deadline, asking: ExitStack) -> Removed:
     async with Following(site, given.follows) as following:
         tells_late = _shows_its_end(site, given)
-        rounds = _Graceful(site, given, deadline, following, asking)
-        removed = await _until_gone(site, given, rounds, deadline, following, tells_late=tells_late)
+        with site.precedence.asking() as has_asked, site.together.member():
+            rounds = _Graceful(site, given, deadline, following, has_asked)
+            removed = await _until_gone(site, given, rounds, deadline, following, tells_late=tells_late)
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
 
@@ -148,11 +143,11 @@ async def _until_gone(
                     deleted = True
                 read, owners = owners, None
                 remains = await rounds.round(read)
+                if following is not None:
+                    pulse.note(following.saved)
                 if reported and not told:
                     await tell_events(site, given.target, given.report)  # Deletions go first.
                     told = True
-                if following is not None:
-                    pulse.note(following.saved)
                 if remains is not None:
                     if (reported or quick) and remains.gone:
                         return await _conclude(site, given, pulse, told=reported)
@@ -170,11 +165,9 @@ async def _until_gone(
             share = (clock() - begun) * POLL_SHARE
             left = deadline.left(clock(), pulse.blind)
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
-            patience = Pulse.patience()
-            if patience and given.follows is None:
-                await site.together.wait(max(0.0, min(left, longest, patience)))
-            else:
-                await asyncio.sleep(max(0.0, min(left, longest, max(POLL_FIRST, share))))
+            most = max(0.0, min(left, longest))
+            pause = min(most, max(POLL_FIRST, share))
+            await (asyncio.sleep(pause) if given.follows is not None else site.together.sleep(pause, most))
 
 
 def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
@@ -206,6 +199,9 @@ async def _give_up(site: Site, given: RemoveInput, pulse: Pulse, refused: Mappin
     if remains.gone and not told:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         remains = replace(await find_remains(site, given), refused=refused)
+    elif not told:
+        with suppress(Unreachable):  # What is left must not wait for this.
+            await apply_report(site, given.target, given.report)
     if remains.gone:
         return await _conclude(site, given, pulse)
     remnants = await remnants_of(site, remains)
@@ -216,11 +212,11 @@ class _Graceful:
     """The rounds of a removal that leaves the work to the collector, and waits for the owner to be gone."""
 
     def __init__(
-        self, site: Site, given: RemoveInput, deadline: Deadline, following: Following, asking: ExitStack
+        self, site: Site, given: RemoveInput, deadline: Deadline, following: Following, has_asked: Callable[[], None]
     ) -> None:
-        """`asking` is closed as soon as the deletions have been asked for: the proofs of others may go on."""
+        """`has_asked` is called once the deletions have been asked for: the proofs of others may go on."""
         self._following = following
-        self._asking = asking
+        self._has_asked = has_asked
         self._asked = False
         self._site = site
         self._given = given
@@ -259,18 +255,25 @@ class _Graceful:
             self._deadline.dying(now, time_of(since))
         if now - self._looked_at < max(Pulse.spread(TELL_SECONDS, TELL_LAST, TELLS_A_SECOND), TELL_SHARE * self._look):
             return None
+        begun = asyncio.get_running_loop().time()
         remains = await find_remains(self._site, self._given)
         self._looked_at = asyncio.get_running_loop().time()
-        self._look = self._looked_at - now
+        self._look = self._looked_at - begun
         await _release_stranded(self._site, self._given.target, remains, self.refused)
         return replace(remains, refused=self.refused)
 
     async def _give_way(self) -> None:
-        """Let other removals ask for their deletions before this one looks what is left."""
-        if not self._asked:
-            self._asked = True
-            self._asking.close()
-            await self._site.precedence.give_way_to_deletions()
+        """Let other removals ask for their deletions before this one looks what is left.
+
+        One that follows answers does not wait: a pod that has saved may end a moment later.
+        """
+        if self._asked:
+            return
+        self._asked = True
+        self._has_asked()
+        if self._given.follows is None:
+            left = self._deadline.left(asyncio.get_running_loop().time(), ())
+            await self._site.precedence.give_way_to_deletions(left)
 
 
 async def _release_stranded(site: Site, target: Target, remains: Remains, refused: dict[str, str]) -> None:

@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 BEAT_FIRST = 1.0
 BEAT_LAST = 3.0
 BEATS_A_SECOND = 50
-PATIENT_FROM = 10
-"""With fewer operations under way, each takes its proof at once."""
-PATIENCE = 1.0
-PROOFS_A_SECOND = 30
 """Each heartbeat is a write in Temporal: when many operations run at once, each sends heartbeats less often."""
 SENTENCE_MAXIMUM = 300
 RETRY_FIRST = 0.1
@@ -317,11 +313,6 @@ class Pulse:
             a_second: How often all operations of this process do it in a second.
         """
         return min(most, max(least, cls._beating / a_second))
-
-    @classmethod
-    def patience(cls) -> float:
-        """Return the seconds for which a proof waits for those of other removals."""
-        return 0.0 if cls._beating < PATIENT_FROM else cls.spread(0.0, PATIENCE, PROOFS_A_SECOND)
 
     async def _beat(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from datetime import timedelta
 from types import SimpleNamespace
@@ -102,18 +103,28 @@ def test_one_that_waits_for_long_counts_no_more_as_fresh() -> None:
 
 def test_one_that_has_done_what_it_had_to_counts_no_more_as_fresh() -> None:
     clock = Hand()
-    slots = FreshSlots(4, 2, 4.0, clock)
-    slots.ease()
+    slots = FreshSlots(5, 2, 4.0, clock)
+    slots.ease(clock.now)
     first, second = (slots.try_reserve_slot(ANY) for _ in range(2))
     used(slots, first)
-    slots.ease()
+    slots.ease(clock.now)
     third = slots.try_reserve_slot(ANY)
     assert third is not None
-    slots.ease()
+    slots.ease(clock.now)
     assert slots.try_reserve_slot(ANY) is None, "the others are held for polls, and have done nothing yet"
+    clock.now += 3
     used(slots, second)
-    slots.ease()
-    assert slots.try_reserve_slot(ANY) is not None
+    began = clock.now
+    clock.now += 0.5
+    used(slots, third)
+    slots.ease(began + 0.1)
+    fourth = slots.try_reserve_slot(ANY)
+    assert fourth is not None
+    released(slots, second)
+    assert slots.try_reserve_slot(ANY) is None, "it was the second that was eased: the third is as fresh as before"
+    clock.now += 3.7
+    slots.ease(began)
+    assert slots.try_reserve_slot(ANY) is None, "what began so long ago is not fresh, and eases no other"
 
 
 async def test_one_that_only_waits_wakes_another() -> None:
@@ -122,8 +133,22 @@ async def test_one_that_only_waits_wakes_another() -> None:
     other = asyncio.create_task(slots.reserve_slot(ANY))
     await asyncio.sleep(0)
     assert not other.done()
-    slots.ease()
+    slots.ease(time.monotonic())
     await other
+
+
+def test_a_removal_that_has_asked_for_its_deletions_leaves_its_slot_to_another() -> None:
+    precedence = Precedence()
+    acting: Any = SimpleNamespace(
+        cluster=SimpleNamespace(all=[], probe=None, follow_progress=None, precedence=precedence)
+    )
+    settings = Settings(roles=(Role.WAIT,), cluster="dev", max_fresh_waits=1)
+    of: dict[str, Any] = {queue: slots for queue, _, slots in shares(settings, Role.WAIT, acting)}
+    waits = of[names.queue_wait("dev")]
+    used(waits, waits.try_reserve_slot(ANY))
+    with precedence.deletions.one():
+        assert waits.try_reserve_slot(ANY) is None
+    assert waits.try_reserve_slot(ANY) is not None
 
 
 def test_one_held_for_a_poll_stays_fresh_until_it_is_used() -> None:

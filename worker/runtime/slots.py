@@ -95,15 +95,20 @@ class FreshSlots(CustomSlotSupplier):
                 self._permits.discard(ctx.permit)
             self._wake_one()
 
-    def ease(self) -> None:
-        """Count one operation less as fresh: it has done what it had to, and only waits from now on.
+    def ease(self, begun: float) -> None:
+        """Count one operation no longer as fresh: it has done what it had to, and only waits from now on.
 
-        The SDK does not tell which operation has which slot, so this is the one that began first.
+        The SDK does not tell which slot an operation has, so this is the one that was used closest to its beginning.
+
+        Args:
+            begun: when the operation began, by the clock of the slots.
         """
         old = self._clock() - self._seconds
+        if begun <= old:
+            return
         with self._lock:
-            begun = [(permit.begun, permit) for permit in self._permits if permit.begun is not None]
-            fresh = [one for one in begun if one[0] > old]
+            used = [(abs(permit.begun - begun), permit) for permit in self._permits if permit.begun is not None]
+            fresh = [one for one in used if one[1].begun is not None and one[1].begun > old]
             if fresh:
                 min(fresh, key=lambda one: one[0])[1].begun = old
                 self._wake_one()

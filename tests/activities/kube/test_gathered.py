@@ -194,8 +194,19 @@ async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
         assert await by_name(gathered, namespace, wanted) == [*there, *[None] * AT_ONCE]
     assert counted.reads == [""]
     assert sorted(counted.gets) == sorted(2 * wanted)
-    monkeypatch.setattr(batch, "COSTLY_SECONDS", 0.0)
-    await by_name(Gathered(counted), namespace, wanted)
+
+
+async def test_a_list_that_was_broken_off_is_tried_again_later(
+    admin: Kube, far_kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batch, "PER_NAME", 0)
+    monkeypatch.setattr(batch, "COSTLY_SECONDS", 0.05)
+    counted = Counted.of(far_kube)
+    gathered = Gathered(counted)
+    wanted = [await pod(admin, namespace, "a"), *(f"absent-{number}" for number in range(MANY))]
+    for _ in range(2):
+        await by_name(gathered, namespace, wanted)
+        await asyncio.sleep(0.1)
     assert counted.reads == ["", ""]
 
 
@@ -232,9 +243,11 @@ async def test_a_list_that_fails_is_replaced_by_reads_of_each_if_these_may_be_an
 
     failing = Failing.of(far_kube)
     wanted = [f"absent-{number}" for number in range(MANY)]
-    answers = await by_name(Gathered(failing), namespace, wanted)
+    gathered = Gathered(failing)
+    answers = await by_name(gathered, namespace, wanted)
     assert answers == ([None] if alone else [Unreachable]) * MANY
     assert sorted(failing.gets) == (wanted if alone else [])
+    assert await by_name(gathered, namespace, wanted) == [None] * MANY, "a list that fails is not tried again at once"
 
 
 async def test_no_answer_is_told_to_all_whose_names_were_looked_up(far_kube: Kube, namespace: str, line: Line):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from holdfast.activities.kube import priority
-from holdfast.activities.kube.priority import Precedence, Together
+from holdfast.activities.kube.priority import TOGETHER_FROM, Precedence, Together
 
 
 async def settled() -> None:
@@ -73,45 +74,76 @@ async def test_it_does_not_wait_where_nobody_looks_nor_for_long_for_a_look_witho
 
 async def test_a_proof_waits_until_all_removals_have_asked_for_their_deletions(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(priority, "GIVEN_WAY", 60)
-    precedence, heard = Precedence(), list[str]()
-    precedence.deletions.listeners.append(lambda: heard.append("asked"))
-    with precedence.deletions.one():
+    precedence, heard = Precedence(), list[float]()
+    precedence.deletions.listeners.append(heard.append)
+    before = time.monotonic()
+    with precedence.asking() as has_asked:
         with precedence.looks.one():
-            proof = asyncio.create_task(precedence.give_way_to_deletions())
+            proof = asyncio.create_task(precedence.give_way_to_deletions(60))
             await settled()
         await settled()
         assert not proof.done()
         assert heard == [], "a look is no deletion"
-    await settled()
-    assert proof.done()
-    assert heard == ["asked"]
+        has_asked()
+        await settled()
+        assert proof.done()
+    (begun,) = heard
+    assert before <= begun <= time.monotonic()
 
 
-async def test_a_proof_does_not_wait_for_long_for_a_deletion_that_is_not_answered(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("given_way", "most"), [(0.05, 60.0), (60.0, 0.05), (60.0, -1.0)])
+async def test_a_proof_does_not_wait_for_long_for_a_deletion_that_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch, given_way: float, most: float
+):
+    precedence = Precedence()
+    monkeypatch.setattr(priority, "GIVEN_WAY", 60)
+    with precedence.asking():
+        monkeypatch.setattr(priority, "GIVEN_WAY", given_way)
+        await asyncio.wait_for(precedence.give_way_to_deletions(most), 10)
+
+
+async def test_a_removal_that_cannot_ask_counts_no_longer_after_a_while(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(priority, "GIVEN_WAY", 0.05)
     precedence = Precedence()
-    with precedence.deletions.one():
-        await asyncio.wait_for(precedence.give_way_to_deletions(), 10)
+    with precedence.asking():
+        await asyncio.wait_for(precedence.deletions.over(60), 10)
 
 
-async def test_who_waits_together_goes_on_in_the_same_moment():
+async def test_a_removal_that_fails_counts_no_longer(monkeypatch: pytest.MonkeyPatch):
+    precedence = Precedence()
+    with pytest.raises(RuntimeError), precedence.asking():
+        raise RuntimeError
+    await asyncio.wait_for(precedence.deletions.over(60), 10)
+
+
+async def many(together: Together, order: list[str], *sleepers: tuple[str, float, float]) -> list[asyncio.Task[None]]:
+    async def poll(name: str, seconds: float, most: float) -> None:
+        with together.member():
+            await settled()
+            await together.sleep(seconds, most)
+            order.append(name)
+
+    tasks = [asyncio.create_task(poll(*one)) for one in sleepers]
+    for _ in range(3):
+        await settled()
+    return tasks
+
+
+async def test_many_who_poll_go_on_in_the_same_moment_and_none_sleeps_longer_than_it_may():
     together, order = Together(), list[str]()
-
-    async def read(name: str, seconds: float) -> None:
-        await together.wait(seconds)
-        order.append(name)
-
-    first = asyncio.create_task(read("first", 0.05))
-    await settled()
-    late = asyncio.create_task(read("late", 60))
-    hasty = asyncio.create_task(read("hasty", 0.001))
-    left = asyncio.create_task(read("left", 60))
-    await settled()
-    assert order == []
+    first = ("first", 0.2, 0.2)
+    others = [(f"late-{number}", 60.0, 60.0) for number in range(TOGETHER_FROM)]
+    tasks = await many(together, order, first, *others, ("hasty", 0.001, 0.001))
+    left = tasks[1]
     left.cancel()
-    await asyncio.wait_for(asyncio.gather(first, late, hasty), 10)
-    assert order == ["hasty", "first", "late"], "nobody waits for longer than it would alone"
-    again = asyncio.create_task(read("again", 60))
-    await settled()
-    assert not again.done(), "who comes later waits for another time"
-    again.cancel()
+    await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+    assert order == ["hasty", "first", *(name for name, _, _ in others[1:])]
+    (again,) = await many(together, order, ("again", 0.0, 60.0))
+    await asyncio.wait_for(again, 10)
+
+
+async def test_few_who_poll_sleep_each_as_long_as_it_would():
+    together, order = Together(), list[str]()
+    tasks = await many(together, order, *((f"{number}", number / 50, 60.0) for number in reversed(range(5))))
+    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    assert order == ["0", "1", "2", "3", "4"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.activities.kube import priority
 from holdfast.activities.kube.client import Kube
 from holdfast.model import Checkpoint, CheckpointProtocol
 from holdfast.model.calls.cluster import Checkpointed, CheckpointInput, Removed
@@ -221,6 +222,19 @@ async def ended_while_saving(bench: Bench) -> tuple[list[dict[str, Any]], asynci
 
 @ROW("L19", level="e2e")
 async def test_L19_what_pods_save_in_their_termination_grace_is_told_by_their_removal(bench: Bench):
+    await saved_in_its_grace(bench)
+
+
+@ROW("L19", level="e2e")
+async def test_L19_it_is_told_also_while_other_removals_have_yet_to_ask_for_their_deletions(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(priority, "GIVEN_WAY", 60)
+    with bench.activities.precedence.deletions.one():
+        await saved_in_its_grace(bench)
+
+
+async def saved_in_its_grace(bench: Bench) -> None:
     bench.components = (pod("first", annotations=SLOW), pod("second", annotations=SLOW))
     await bench.launch()
     (first, second), removing = await ended_while_saving(bench)

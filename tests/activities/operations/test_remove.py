@@ -109,6 +109,7 @@ class TestGraceful:
                 return await bench.owner() is None
 
             await eventually(is_gone)
+            await asyncio.sleep(1.0)  # For longer than it would have waited before it looked.
             assert not removal.done()
             assert "GET train-a1" not in asked
         assert (await removal).gone
@@ -475,15 +476,41 @@ class TestAnchor:
         assert proof == ["GET work", "GET pods", *end]
         assert [one["message"] for one in await bench.events()] == ["no longer wanted"] * stays
 
-    async def test_the_slow_removal_of_what_has_ended_is_told(self, bench: Bench):
+    @pytest.mark.parametrize("untold", [0.5, 60.0], ids=["while it lasts", "as its time is up"])
+    async def test_the_slow_removal_of_what_has_ended_is_told(
+        self, bench: Bench, untold: float, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(remove_module, "UNTOLD_SECONDS", untold)
+        monkeypatch.setattr(remove_module, "TELL_LAST", untold)
         bench.components = (job(**STUBBORN),)
         await bench.launch()
-        await bench.send_report(bench.report(phase=Phase.SUCCEEDED))
-        report = bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED)
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED, attempt=1))
+        asked = asked_of(bench)
+        event = Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted")
+        report = bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED, events=(event,))
         assert not (await bench.remove(2.5, report=report, release_anchor=True)).gone
+        assert asked[:2] == ["GET attempts", "DELETE train-a1"]
         anchor = await bench.anchor()
         assert anchor is not None
         assert anchor["status"]["reason"] == Reason.DELETION_INITIATED
+        assert [one["message"] for one in await bench.events()] == ["no longer wanted"]
+        await bench.force_remove()
+
+    async def test_the_event_of_a_removal_whose_rounds_get_no_answer_is_told_at_its_end(self, bench: Bench):
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        send = bench.kube.mutate
+
+        async def mutate(method: str, path: str, **options: Any) -> Object:
+            if method == "DELETE":
+                raise Unreachable(429, "TooManyRequests", "planted")
+            return await send(method, path, **options)
+
+        bench.kube.mutate = mutate  # type: ignore[method-assign]
+        event = Event(reason=Reason.RESETTING, message="a pod has failed")
+        assert not (await bench.remove(1.0, report=bench.report(events=(event,)))).gone
+        assert [one["message"] for one in await bench.events()] == ["a pod has failed"]
+        bench.kube.mutate = send  # type: ignore[method-assign]
         await bench.force_remove()
 
     @pytest.mark.parametrize(("tries", "ends"), [(2, True), (1, False)], ids=["a second try", "a retry of what failed"])

@@ -125,7 +125,7 @@ class Ledger:
             self._free.setdefault(_place(thing), []).append(_answered(entry))
         elif code == 201 and verb in {"create", "patch", "update"}:
             self._note_birth(entry, thing)
-        elif code >= 500 and verb == "create":
+        elif verb == "create" and _is_unsure(entry, code):
             self._note_unsure(entry, thing)
         elif code in {200, 202} and verb in _CHANGES:
             self._note_removal(entry)
@@ -204,6 +204,11 @@ def lines_of(log: Path) -> Iterator[bytes]:
     for path in [*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log]:
         with path.open("rb") as file:
             yield from file
+
+
+def _is_unsure(entry: Mapping[str, Any], code: int) -> bool:
+    """Whether etcd may have carried a request out that the API server has given up."""
+    return code == 504 or (code >= 500 and "etcdserver" in (entry.get("responseStatus") or {}).get("message", ""))
 
 
 def _marks_submitted(entry: Mapping[str, Any]) -> bool:
