@@ -369,7 +369,7 @@ class Settings(BaseSettings):
     max_concurrent_waits: Count = 1000
     """Removals, checkpoints and other activities that wait for the cluster."""
     max_fresh_waits: Count = 32
-    """How many of them may have begun within the last second. A removal that has asked for its deletions counts no more."""
+    """How many of them may have begun within the last second; removals that have asked for deletions do not count."""
     max_concurrent_probes: Count = 1000
     """Services that are probed: each holds one slot for as long as it runs (role wait)."""
     max_cached_workflows: Annotated[int, Field(ge=0, le=100_000)] = 600
