@@ -12,21 +12,18 @@ from typing import Any, Generic, TypeVar
 
 from holdfast import names
 from holdfast.activities.kube.client import Kube, KubeError, NotFound, Object, UnknownKind, Unreachable
+from holdfast.activities.kube.each import each
 from holdfast.activities.kube.raw import mapping, version_of
 from holdfast.activities.kube.trim import pod_trace, unsigned
 
 MOST = 100
 """Workloads per request: the URL contains their uids."""
-AT_ONCE = 16
-"""Objects that are read at once, each by itself."""
 MANY = 4
 """So many names that are asked for at once are looked up in one list; fewer are read each by itself."""
 PER_NAME = 30
 """A list that holds more objects for each name that is asked for costs more than it saves."""
 COSTLY_SECONDS = 5.0
 """For so long no list is tried again where it held too many objects, or failed."""
-UNANSWERED = frozenset({0, 401, 429})
-"""Statuses of a list by which another read would not be answered either."""
 
 
 Keep = Callable[[Object], Any]
@@ -114,7 +111,7 @@ class _TooLarge(Exception):
 
 
 class Gathered:
-    """Reads objects by the uid of their workload for several workloads at once, and one object for all who ask."""
+    """Reads objects by the uid of their workload, or by name, for several workloads at once; one object for all."""
 
     def __init__(self, kube: Kube) -> None:
         """Start without requests."""
@@ -174,7 +171,7 @@ class Gathered:
             except (_TooLarge, KubeError) as error:
                 self._costly = {one: until for one, until in self._costly.items() if until > now}
                 self._costly[key] = asyncio.get_running_loop().time() + COSTLY_SECONDS
-                if isinstance(error, Unreachable) and error.status in UNANSWERED:
+                if isinstance(error, Unreachable) and not error.is_one_kinds:
                     raise
                 # Another's object may be unreadable, or the kind may not be listed, where these can be read.
 
@@ -187,12 +184,7 @@ class Gathered:
             except KubeError as error:
                 return error
 
-        answers = dict[str, Object | KubeError | None]()
-        left = sorted(wanted)
-        while left:
-            some, left = left[:AT_ONCE], left[AT_ONCE:]
-            answers |= zip(some, await asyncio.gather(*map(find, some)), strict=True)
-        return answers
+        return dict(zip(wanted, await each(wanted, find), strict=True))
 
     async def _look_up(self, key: _Named, wanted: Set[str]) -> dict[str, Object | KubeError | None]:
         """Return each of these objects from one whole list; None for those that are not in it.

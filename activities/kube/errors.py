@@ -87,6 +87,11 @@ class Unreachable(KubeError):
         """Whether the cluster cannot be seen, rather than only one change failed."""
         return method == "GET" or self.status != 500
 
+    @property
+    def is_one_kinds(self) -> bool:
+        """Whether only this kind's server or webhook may be down: then other requests are answered."""
+        return self.status not in (0, 401, 429)
+
     def partial(self, path: str) -> bool:
         """Whether this may concern only one kind (its webhook, its own API server), or one node's kubelet."""
         if self.status < 500:

@@ -48,11 +48,7 @@ class Underway:
 
     async def over(self, seconds: float) -> None:
         """Wait until nothing is under way, for at most so many seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._none.wait()
-        except TimeoutError:
-            return
+        await _set_within(self._none, seconds)
 
 
 class Together:
@@ -84,9 +80,7 @@ class Together:
         if self._opens is None:
             self._opens = asyncio.Event()
             asyncio.get_running_loop().call_later(wait, self._open)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await self._opens.wait()
+        await _set_within(self._opens, wait)
 
     def _open(self) -> None:
         if self._opens is not None:
@@ -128,3 +122,10 @@ class Precedence:
     async def give_way_to_deletions(self, most: float) -> None:
         """Wait until every removal here has asked for its deletions, for at most `GIVEN_WAY` and so many seconds."""
         await self.deletions.over(max(0.0, min(GIVEN_WAY, most)))
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, for at most so many seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 from holdfast import names
 from holdfast.activities.kube.client import Forbidden, Object, UnknownKind, Unreachable
+from holdfast.activities.kube.each import each
 from holdfast.activities.kube.owners import Ref, owners_of
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.attempts import attempts_of
-from holdfast.activities.objects.copies import each
 from holdfast.activities.site.site import Site, only_its_kind
 from holdfast.model.calls.cluster import PlannedComponent, Target
 

@@ -18,11 +18,11 @@ from holdfast import names
 from holdfast.activities.facts.barrier import BarrierFacts, barrier_facts
 from holdfast.activities.facts.pods import PodState, pod_facts
 from holdfast.activities.kube.client import Conflict, Forbidden, Invalid, NotFound, Unreachable, WebhookFailed
+from holdfast.activities.kube.each import each
 from holdfast.activities.kube.owners import Ref
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.attempts import living_owner_of
-from holdfast.activities.objects.copies import each
 from holdfast.activities.operations.park import GONE
 from holdfast.activities.operations.remains import nodes_down
 from holdfast.activities.operations.report import apply_report

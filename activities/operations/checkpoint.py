@@ -11,7 +11,7 @@ from temporalio import activity
 from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.client import Object, Unreachable
-from holdfast.activities.objects.copies import each
+from holdfast.activities.kube.each import each
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of, request_target
 from holdfast.activities.site.deadline import Deadline

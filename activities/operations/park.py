@@ -24,11 +24,12 @@ from holdfast.activities.kube.client import (
     Unreachable,
     WebhookFailed,
 )
+from holdfast.activities.kube.each import each
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.activities.kube.trim import PodTrace, lean, pod_trace, unsigned
 from holdfast.activities.objects.ancestry import own_pods
 from holdfast.activities.objects.attempts import living_owner_of
-from holdfast.activities.objects.copies import each, read_objects
+from holdfast.activities.objects.copies import read_objects
 from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.objects.placement import merged

@@ -381,17 +381,12 @@ class _Forced:
         try:
             yield
         except Unreachable as error:
-            if not _is_one_kinds(error):
-                raise
+            if not error.is_one_kinds:
+                raise  # Else the round goes on.
         except KubeError:
             # A webhook or a lost right blocks it, or it changed since it was read. The round goes on; an object that
             # stays is reported as left.
             return
-
-
-def _is_one_kinds(error: Unreachable) -> bool:
-    """Whether only this kind's server or webhook is down: then the round goes on."""
-    return error.status not in (0, 401, 429)
 
 
 async def _all(deletions: Iterable[Coroutine[Any, Any, None]]) -> None:

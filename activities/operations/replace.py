@@ -9,10 +9,11 @@ from typing import Any
 from holdfast import names
 from holdfast.activities.facts.objects import copy_of, launch_of
 from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.each import each
 from holdfast.activities.kube.raw import one_line
 from holdfast.activities.kube.trim import PodTrace, Trace, owned_trace, pod_trace
 from holdfast.activities.objects.ancestry import own_pods
-from holdfast.activities.objects.copies import each, make_component, read_objects
+from holdfast.activities.objects.copies import make_component, read_objects
 from holdfast.activities.objects.make import (
     Outdated,
     OwnerLost,

@@ -107,8 +107,8 @@ class FreshSlots(CustomSlotSupplier):
         if begun <= old:
             return
         with self._lock:
-            used = [(abs(permit.begun - begun), permit) for permit in self._permits if permit.begun is not None]
-            fresh = [one for one in used if one[1].begun is not None and one[1].begun > old]
+            used = ((permit.begun, permit) for permit in self._permits if permit.begun is not None)
+            fresh = [(abs(at - begun), permit) for at, permit in used if at > old]
             if fresh:
                 min(fresh, key=lambda one: one[0])[1].begun = old
                 self._wake_one()

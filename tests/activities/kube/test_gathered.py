@@ -9,8 +9,9 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube import batch
-from holdfast.activities.kube.batch import AT_ONCE, MANY, MOST, Gathered
+from holdfast.activities.kube.batch import MANY, MOST, Gathered
 from holdfast.activities.kube.client import Forbidden, Kube, KubeError, Unreachable, service_account_user
+from holdfast.activities.kube.each import AT_ONCE
 from tests.activities.bench import eventually
 from tests.activities.line import Line
 

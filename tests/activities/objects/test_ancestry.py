@@ -9,9 +9,9 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.kube.client import Forbidden, UnknownKind, Unreachable
+from holdfast.activities.kube.each import AT_ONCE
 from holdfast.activities.kube.owners import KINDS_KEPT, NAMESPACES_KEPT, Between, Links, Ref, named
 from holdfast.activities.objects.ancestry import Ancestry, ancestry
-from holdfast.activities.objects.copies import AT_ONCE
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import PlannedComponent, Target
 from holdfast.worker.watch.seen import pod_seen
