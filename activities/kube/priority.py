@@ -11,7 +11,7 @@ from typing import Final
 GIVEN_WAY: Final = 2.0
 """Seconds for which a removal lets looks go first at most: a look without an answer must not block it. The same for a
 proof that lets the deletions of others go first."""
-TOGETHER_FROM: Final = 10
+TOGETHER_FROM: Final = 4
 """With fewer removals in a process, each looks when it would."""
 TOGETHER_SECONDS: Final = 1.0
 TOGETHER_A_SECOND: Final = 30

@@ -41,7 +41,7 @@ POLL_FIRST = 0.1
 POLL_LAST = 2.0
 POLL_SHARE = 0.2
 """Each poll waits a fifth of the time elapsed so far. On average, a removal is noticed late by a tenth of that time."""
-UNTOLD_SECONDS = 5.0
+UNTOLD_SECONDS = 10.0
 """Seconds that the removal of a workload that has ended may last before its anchor shows it."""
 TELL_SECONDS = 3.0
 TELL_LAST = 15.0

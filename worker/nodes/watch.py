@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -184,11 +185,20 @@ class _Watching:
         await while_all_last((self._watch(), beat(client), worker_leaves()), ended)
 
     async def _watch(self) -> None:
+        async with AsyncExitStack() as clients:
+            await self._watch_by(clients)
+
+    async def _watch_by(self, clients: AsyncExitStack) -> None:
+        """Watch with clients that are closed by their stack, also if the next one cannot be made."""
         owner = self._owner
+
+        async def connected(sight: Sight, deadline: float | None = None) -> WorkerKube:
+            return await clients.enter_async_context(await owner.connect(sight, deadline))
+
         self._ledger = NodeLedger(self._timings, await self._known())
-        self._pulse = Pulse(await owner.connect(Sight(), DEADLINE))
+        self._pulse = Pulse(await connected(Sight(), DEADLINE))
         self._leases = Informer(
-            await owner.connect(StreamSight(self._pulse), None),
+            await connected(StreamSight(self._pulse)),
             *LEASE,
             sink=_Leases(self._ledger, owner.metrics),
             decode=lease_seen,
@@ -198,7 +208,7 @@ class _Watching:
         )
         self._sink = _Nodes(self._ledger, self._wake.set)
         self._nodes = Informer(
-            await owner.connect(StreamSight(self._pulse), None),
+            await connected(StreamSight(self._pulse)),
             *NODE,
             sink=self._sink,
             decode=node_facts(owner.faults),
@@ -225,7 +235,6 @@ class _Watching:
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         await ended(tasks)
-        await self._pulse.kube.close()
         self._owner.metrics.nodes.set(0)
         self._owner.metrics.node_marks.clear()
 

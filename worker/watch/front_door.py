@@ -11,6 +11,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -180,23 +181,28 @@ class FrontDoor:
                 broken.set_exception(error)
 
         # A client of its own: a webhook that blocks a write to one kind must not make the cluster count as unseen.
-        self._kube = await self._connect(Sight(), None)
-        self._bindings = Bindings(self._kube)
-        try:
-            begin(self._attend())
-            begin(self._compare())
-            for kind in formats.RESOURCES:
-                await self._follow(kind, begin)
-            await broken
-        finally:
-            for task in (*tasks, *self._flying.values()):
-                task.cancel()
-            await asyncio.gather(*tasks, *self._flying.values(), return_exceptions=True)
-            await self._kube.close()
+        async with AsyncExitStack() as clients:
+            self._kube = await clients.enter_async_context(await self._connect(Sight(), None))
+            self._bindings = Bindings(self._kube)
+            try:
+                begin(self._attend())
+                begin(self._compare())
+                for kind in formats.RESOURCES:
+                    await self._follow(kind, begin, clients)
+                await broken
+            finally:
+                for task in (*tasks, *self._flying.values()):
+                    task.cancel()
+                await asyncio.gather(*tasks, *self._flying.values(), return_exceptions=True)
 
-    async def _follow(self, kind: KindKey, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def _follow(
+        self, kind: KindKey, begin: Callable[[Coroutine[Any, Any, None]], None], clients: AsyncExitStack
+    ) -> None:
         place = self._place
-        kubes = [await self._connect(StreamSight(self._pulse), None) for _ in range(1 + len(place.namespaces))]
+        kubes = [
+            await clients.enter_async_context(await self._connect(StreamSight(self._pulse), None))
+            for _ in range(1 + len(place.namespaces))
+        ]
 
         def start_in(namespace: str) -> Informer[Seen]:
             informer = Informer(

@@ -12,13 +12,18 @@ from unittest.mock import Mock
 import pytest
 from kubernetes.aio.client import Configuration
 
+from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.kube.blindness import Sight
 from holdfast.model import Interval
-from holdfast.model.calls.cluster import WatchInput
+from holdfast.model.calls.cluster import WatchInput, WatchNodesInput
+from holdfast.model.entities.nodes import NodeTimings
+from holdfast.worker.nodes import watch as nodes
+from holdfast.worker.nodes.watch import NodeWatchActivities
 from holdfast.worker.runtime.kube import Connector, WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import SettingsError
 from holdfast.worker.watch import watch
+from holdfast.worker.watch.front_door import FrontDoor, Place
 from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
 from tests.agent.virtual import in_virtual_time
@@ -33,7 +38,7 @@ class Away:
     def __init__(self, seconds: float = 0, most: int = 100) -> None:
         """Take so many seconds for each client, and make no more than the most."""
         self.clients: list[WorkerKube] = []
-        self.closed = 0
+        self.closed = set[WorkerKube]()
         self._seconds, self._most = seconds, most
 
     async def __call__(self, sight: Sight, deadline: float | None) -> WorkerKube:
@@ -44,7 +49,7 @@ class Away:
 
         class Client(WorkerKube):
             async def close(self) -> None:
-                away.closed += 1
+                away.closed.add(self)
                 await super().close()
 
         self.clients.append(Client(Configuration(host="http://127.0.0.1:9"), sight=sight))
@@ -77,7 +82,7 @@ async def test_D34_events_that_cannot_be_listed_do_not_make_the_cluster_count_as
     pulse, *others = connect.clients
     assert not pulse.sight.blind
     assert [client.sight.blind for client in others] == [True]
-    assert connect.closed == 1
+    assert len(connect.closed) == 1
     await pulse.close()
 
 
@@ -108,7 +113,45 @@ def test_a_watch_stays_alive_while_its_clients_are_made_and_closes_them_if_one_f
             await watching(connect).run()
         ended = asyncio.get_running_loop().time()
         assert len(beats) > 0.9 * (ended - begun) > 9, "from its beginning, before it has any client"
-        assert connect.closed == len(connect.clients)
+        assert connect.closed == set(connect.clients)
+
+    in_virtual_time(main())
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_watch_of_nodes_closes_its_clients_if_the_next_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    async def stays(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def known(_: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(nodes, "beat", stays)
+    monkeypatch.setattr(nodes, "worker_leaves", stays)
+    monkeypatch.setattr(nodes._Watching, "_known", known)
+    connect = Away(most=most)
+    owner = NodeWatchActivities(Mock(), connect, cluster_uid="uid", metrics=Metrics(), marks=Marks())
+
+    async def main() -> None:
+        with pytest.raises(SettingsError):
+            await owner.watch_nodes(WatchNodesInput(cluster="dev", cluster_uid="uid", timings=NodeTimings()))
+        assert connect.closed == set(connect.clients)
+        assert len(connect.closed) == most
+
+    in_virtual_time(main())
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 6])
+def test_the_front_door_closes_its_clients_if_the_next_cannot_be_made(most: int) -> None:
+    async def main() -> None:
+        connect = Away(most=most)
+        place = Place(Mock(), "dev", "dev", "", namespaces=("a", "b"))
+        with pytest.raises(SettingsError):
+            await FrontDoor(place, connect, Mock(spec=Pulse), Metrics()).run()
+        assert connect.closed == set(connect.clients)
+        assert len(connect.closed) == most
 
     in_virtual_time(main())
 
