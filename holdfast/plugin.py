@@ -75,7 +75,7 @@ class HoldfastPlugin(SimplePlugin):
             data_converter=self._converter,
             workflows=_with_workflows if runs_workflows else None,
             workflow_runner=with_passthrough if runs_workflows else None,
-            interceptors=[AsksAgain(), *(_fitting() if runs_workflows else ())],
+            interceptors=[AsksAgain(), *(_of_workflows() if runs_workflows else ())],
         )
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
@@ -147,10 +147,11 @@ def with_passthrough(runner: WorkflowRunner | None) -> WorkflowRunner:
     return dataclasses.replace(ruled, restrictions=ruled.restrictions.with_passthrough_modules(*PASSTHROUGH))
 
 
-def _fitting() -> list[Interceptor]:
-    from holdfast.workflows.decoding import Fitting  # A client does not need it.
+def _of_workflows() -> list[Interceptor]:
+    from holdfast.workflows.decoding import Fitting  # A client needs neither.
+    from holdfast.workflows.describing import Describing
 
-    return [Fitting()]
+    return [Fitting(), Describing()]
 
 
 def _with_workflows(existing: Sequence[type] | None) -> Sequence[type]:

@@ -33,6 +33,7 @@ from holdfast.worker.runtime.slots import FRESH_SECONDS, FRESH_WAIT_SECONDS, Fre
 from holdfast.worker.watch.watch import WatchActivities
 from holdfast.workflows import patches
 from holdfast.workflows.decoding import Fitting
+from holdfast.workflows.describing import Describing
 from holdfast.workflows.measuring import Histories
 from holdfast.workflows.versioning import APART, BEHAVIOR, DECLARED
 
@@ -109,7 +110,7 @@ def _workflows(client: Client, settings: Settings, runner: WorkflowRunner) -> Wo
         task_queue=names.QUEUE_WORKFLOWS,
         workflows=[one for one in DECLARED if one not in APART],
         workflow_runner=runner,
-        interceptors=[Fitting(), Histories()],
+        interceptors=[Fitting(), Describing(), Histories()],
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_workflow_tasks=settings.max_concurrent_workflow_tasks,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
@@ -128,7 +129,7 @@ def _admission(client: Client, settings: Settings, runner: WorkflowRunner, queue
         task_queue=queue,
         workflows=APART,
         workflow_runner=runner,
-        interceptors=[Fitting(), Histories()],
+        interceptors=[Fitting(), Describing(), Histories()],
         max_cached_workflows=_QUEUE_CACHE,
         max_concurrent_workflow_tasks=_QUEUE_CACHE,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,

@@ -358,9 +358,7 @@ class WorkloadWorkflow:
     # --- what users see
 
     def _show(self, spec: Workload, state: State, now: datetime) -> None:
-        """Update search attributes, memo and current details; the first two cost history, so only once per phase."""
-        explanation = explain_of(spec, state, now)
-        workflow.set_current_details(markdown(explanation))
+        """Update search attributes and memo. They cost history, so only once per phase."""
         state = displayed(state)
         number = state.attempt.number if state.attempt is not None else 0
         is_submitted = state.attempt is not None and state.attempt.stage is Stage.SUBMITTED
@@ -492,6 +490,11 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             return None
         return status_of(self._spec, self._state, task_time(), self._uid, asked_at())
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        explanation = self.explain()
+        return markdown(explanation) if explanation is not None else ""
 
     @workflow.query(name=names.QUERY_EXPLAIN, description="Why it is where it is, and what happens next")
     def explain(self) -> Explanation | None:

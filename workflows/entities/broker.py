@@ -106,7 +106,6 @@ class CheckpointBroker(Entity):
         if self._state.broker != state.broker:
             return  # The configuration has changed since: all are weighed by the new one.
         self._state, asked = policy.looked(self._state, seen, self._clock.now())
-        workflow.set_current_details(policy.details(self._state))
         await asyncio.gather(*(self._ask(one) for one in asked))
 
     async def _ask(self, one: Asked) -> None:
@@ -129,6 +128,10 @@ class CheckpointBroker(Entity):
         if not done.number:
             workflow.logger.info("%s takes no request now: %s", one.workload, done.why)
             self._state = policy.refused(self._state, one, self._clock.now())
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        return policy.details(self._state) if self._state is not None else ""
 
     @workflow.signal(name=names.SIGNAL_CANCEL, description="Ask nobody any more, and end")
     def cancel(self, reason: str = "") -> None:

@@ -52,10 +52,6 @@ class ClusterWatch(Entity):
         Raises:
             ActivityError: if a watch fails with an error that is not retried; other retries leave no history events.
         """
-        workflow.set_current_details(
-            f"Watches **{input.cluster}** (`{input.cluster_uid}`) in {len(input.shard_sets)} part(s). "
-            f"Signal `{SIGNAL_STOP}` ends it, `{SIGNAL_DIVIDE}` changes the parts."
-        )
         watches = [asyncio.create_task(self._watch(shards)) for shards in input.shard_sets]
         # If this workflow itself is cancelled, its activities learn that from their next heartbeat.
         await workflow.wait_condition(lambda: self._over() or any(watch.done() for watch in watches))
@@ -70,6 +66,14 @@ class ClusterWatch(Entity):
         if not self._stopping:
             memo = {**workflow.memo(), MEMO_SHARD_SETS: len(self._next.shard_sets)}
             workflow.continue_as_new(self._next, memo=memo)
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        watched = self._input
+        return (
+            f"Watches **{watched.cluster}** (`{watched.cluster_uid}`) in {len(watched.shard_sets)} part(s). "
+            f"Signal `{SIGNAL_STOP}` ends it, `{SIGNAL_DIVIDE}` changes the parts."
+        )
 
     @workflow.signal(name=SIGNAL_STOP, description="End this cluster's watch; its workloads are then no longer seen.")
     def stop(self) -> None:

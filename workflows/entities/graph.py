@@ -117,7 +117,6 @@ class GraphWorkflow(Entity):
         if state == self._shown:
             return
         self._shown, phase = state, policy.phase_of(graph, state)
-        workflow.set_current_details(policy.details(graph, state))
         if phase is not self._column:
             self._column = phase
             shown: list[SearchAttributeUpdate[Any]] = [_PHASE.value_set(phase.value)]
@@ -130,6 +129,11 @@ class GraphWorkflow(Entity):
                 f"{status.name} failed: {status.message}", status, type=names.ERROR_GRAPH_FAILED, non_retryable=True
             )
         return status
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        is_read = self._graph is not None and self._state is not None
+        return policy.details(self._graph, self._state) if is_read else ""
 
     @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
     def news(self, news: GraphNews) -> None:

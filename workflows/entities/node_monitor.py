@@ -93,7 +93,6 @@ class NodeMonitor(Entity):
             self._take_in(now)
             self._book = settle(self._book, input.timings, now)
             wanted = plan(self._book, input.timings, now)
-            workflow.set_current_details(_details(input.cluster, self._book))
             if self._is_over():
                 if self._operation is None or self._length.is_most:
                     break
@@ -115,6 +114,10 @@ class NodeMonitor(Entity):
                 ),
                 memo=memo,
             )
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        return _details(self._input.cluster, self._book)
 
     @workflow.signal(name=names.SIGNAL_NODES, description="News of nodes: silence, a voice again, broken hardware")
     def nodes(self, seen: NodesSeen) -> None:

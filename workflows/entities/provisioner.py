@@ -94,7 +94,7 @@ class Provisioner(Entity):
             wanted = policy.plan(self._state, self._busy.keys(), now)
             if not leaves:
                 self._begin(wanted, now)
-            self._show(now)
+            self._show()
             if leaves and not self._busy and not self._telling:
                 break
             await self._sleep(None if leaves else wanted.until, wanted.why, now)
@@ -251,8 +251,11 @@ class Provisioner(Entity):
 
     # Current details and metrics.
 
-    def _show(self, now: datetime) -> None:
-        workflow.set_current_details(shown.details(self._state, self._busy.keys(), now))
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        return shown.details(self._state, self._busy.keys(), task_time())
+
+    def _show(self) -> None:
         meter, labels = workflow.metric_meter(), {"cluster": self._state.cluster}
         counts = shown.pending(self._state)
         for action, count in counts.items():

@@ -163,12 +163,15 @@ class QueueWorkflow(Entity):
         if state == self._shown:
             return
         self._shown = state
-        workflow.set_current_details(policy.details(state))
         meter, labels = workflow.metric_meter(), {"cluster": state.queue.cluster, "queue": state.queue.name}
         admitted = sum(one.admitted for one in state.items.values())
         counts = ((names.METRIC_QUEUE_ADMITTED, admitted), (names.METRIC_QUEUE_WAITING, len(state.items) - admitted))
         for name, count in counts:
             meter.create_gauge(name, "Workloads of a queue.").set(count, labels)
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        return policy.details(self._state) if self._state is not None else ""
 
     @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
     def news(self, news: QueueNews) -> None:

@@ -74,7 +74,6 @@ class Rendezvous(Entity):
             raise self._refused(names.ERROR_INVALID_INPUT)
         while True:
             self._advance()
-            workflow.set_current_details(details(self._state))
             if self._outcome is not None:
                 await self._tell(self._outcome)
                 continue
@@ -92,6 +91,10 @@ class Rendezvous(Entity):
             workflow.continue_as_new(self._next())
 
     # --- signals, updates and queries
+
+    def current_details(self) -> str:
+        """Return what Temporal's UI shows of it (`describing`)."""
+        return details(self._state)
 
     @workflow.signal(name=names.SIGNAL_ATTEMPT, description="An attempt of the workload has begun")
     def attempt(self, begin: GangBegin) -> None:
