@@ -190,7 +190,7 @@ HISTORY = Layout(
         Column("actions_of_life", "all actions"),
         Column("bytes_at_running", "bytes at Running"),
         Column("bytes_of_life", "bytes of all"),
-        Column("running_s", "submitted, until Running", "s"),
+        Column("running_s", "submitted, until recorded as running", "s"),
         Column("reset_s", "failed, until Running", "s"),
     ),
 )
