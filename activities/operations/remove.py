@@ -42,7 +42,10 @@ POLL_LAST = 2.0
 POLL_SHARE = 0.2
 """Each poll waits a fifth of the time elapsed so far. On average, a removal is noticed late by a tenth of that time."""
 UNTOLD_SECONDS = 10.0
-"""Seconds that the removal of a workload that has ended may last before its anchor shows it."""
+UNTOLD_LAST = 60.0
+UNTOLD_A_SECOND = 10.0
+"""How long the removal of a workload that has ended may last before its anchor shows it; when many run at once, longer.
+"""
 TELL_SECONDS = 3.0
 TELL_LAST = 15.0
 TELLS_A_SECOND = 20.0
@@ -132,7 +135,7 @@ async def _until_gone(
         reported = told = deleted = False
         while True:
             try:
-                quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, TELL_LAST, TELLS_A_SECOND)
+                quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, UNTOLD_LAST, UNTOLD_A_SECOND)
                 reported = reported or (not quick and await _report_begun(site, given, pulse))
                 if not known:
                     owners = await attempts_of(site, given.target)

@@ -481,7 +481,7 @@ class TestAnchor:
         self, bench: Bench, untold: float, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(remove_module, "UNTOLD_SECONDS", untold)
-        monkeypatch.setattr(remove_module, "TELL_LAST", untold)
+        monkeypatch.setattr(remove_module, "UNTOLD_LAST", untold)
         bench.components = (job(**STUBBORN),)
         await bench.launch()
         await bench.send_report(bench.report(phase=Phase.SUCCEEDED, attempt=1))
