@@ -70,6 +70,7 @@ async def details(handle: WorkflowHandle[Any, Any]) -> str:
         (a_provisioner, "**requests: 0 pending, 0 under way, 0 ended**"),
         (a_watch, f"Watches **{CLUSTER}** (`uid`) in 1 part(s)."),
     ],
+    ids=lambda given: given.__name__ if callable(given) else "",
 )
 async def test_E9_each_workflow_says_what_it_does_where_temporals_ui_asks(
     client: Client, started: Callable[[], Started], says: str

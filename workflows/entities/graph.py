@@ -132,8 +132,9 @@ class GraphWorkflow(Entity):
 
     def current_details(self) -> str:
         """Return what Temporal's UI shows of it (`describing`)."""
-        is_read = self._graph is not None and self._state is not None
-        return policy.details(self._graph, self._state) if is_read else ""
+        if self._graph is None or self._state is None:
+            return ""
+        return policy.details(self._graph, self._state)
 
     @workflow.signal(name=names.SIGNAL_NEWS, description="How one of its workloads stands, by that workload")
     def news(self, news: GraphNews) -> None:
