@@ -180,8 +180,8 @@ class FrontDoor:
             if not task.cancelled() and (error := task.exception()) is not None and not broken.done():
                 broken.set_exception(error)
 
-        # A client of its own: a webhook that blocks a write to one kind must not make the cluster count as unseen.
         async with AsyncExitStack() as clients:
+            # A client of its own: a webhook that blocks a write to one kind must not make the cluster count as unseen.
             self._kube = await clients.enter_async_context(await self._connect(Sight(), None))
             self._bindings = Bindings(self._kube)
             try:
