@@ -105,13 +105,13 @@ CRASH = Layout(
     "Killed with -9 while all are in their grace, started again when the graces are over. From the start of the new "
     "process to its readiness, and to the first and the last reset, by the audit log. Late: the latest reset, after it "
     "fell due, or after the restart if that is later. Killed with its watch, Holdfast gives anew what nobody saw of a "
-    "grace; with the watch in a process of its own, which lives on, the graces go on.",
+    "grace; with the watch in a process of its own, which lives on, the graces go on. Early: before its grace was over.",
     (
         Column("ready_s", "ready", "s"),
         Column("first_s", "first reset", "s"),
         Column("last_s", "last reset", "s"),
         Column("late_s", "late by at most", "s"),
-        Column("early", "before the kill"),
+        Column("early", "early"),
         Column("missing", "never"),
         Column("twice", "twice"),
     ),
