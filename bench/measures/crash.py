@@ -77,7 +77,7 @@ async def _one(ground: Ground, system: Controller, size: int, repeat: int, longe
 
 
 def judged(acts: Iterable[tuple[str, datetime]], failed: Mapping[str, datetime], grace: float) -> dict[str, int]:
-    """Return how many acts came before their grace of so many seconds was over, which were missing, and which came twice.
+    """Return how many acts came before their grace of so many seconds was over, were missing, and came twice.
 
     `failed`: when each workload's pod was told to fail, at the earliest. Kubernetes' own times are whole seconds, so an
     act is early from a second on.

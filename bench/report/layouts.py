@@ -105,7 +105,7 @@ CRASH = Layout(
     "Killed with -9 while all are in their grace, started again when the graces are over. From the start of the new "
     "process to its readiness, and to the first and the last reset, by the audit log. Late: the latest reset, after it "
     "fell due, or after the restart if that is later. Killed with its watch, Holdfast gives anew what nobody saw of a "
-    "grace; with the watch in a process of its own, which lives on, the graces go on. Early: before its grace was over.",
+    "grace; with the watch in a process of its own, which lives on, they go on. Early: before the grace was over.",
     (
         Column("ready_s", "ready", "s"),
         Column("first_s", "first reset", "s"),
