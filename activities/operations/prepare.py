@@ -235,7 +235,8 @@ async def _mark_begun(site: Site, given: PrepareInput, anchor: Mapping[str, Any]
         if sequence_of(given.target, anchor) > given.report.sequence or _owner_begun(given, anchor) not in {"", uid}:
             return None
         try:
-            marked = await write_over(site, given.target, anchor, given.report, f"{given.report.sequence}/{uid}")
+            mark = {"begun": f"{given.report.sequence}/{uid}"}
+            marked = await write_over(site, given.target, anchor, given.report, mark)
         except (Conflict, NotFound):
             anchor = await site.kube.find(*key_of(given.target))
         else:

@@ -30,7 +30,7 @@ from holdfast.activities.operations.remains import (
     owner_among,
     remnants_of,
 )
-from holdfast.activities.operations.report import applied, apply_report, tell_events
+from holdfast.activities.operations.report import applied, apply_report, tell_events, unlist
 from holdfast.activities.site.anchor import delete_held, release_anchor
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
@@ -61,8 +61,10 @@ SETTLE_SECONDS = 0.25
 _DELETES_AT_ONCE = 16
 
 
-async def remove(site: Site, given: RemoveInput) -> Removed:
+async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Removed:
     """Delete the attempt's owner in the foreground and wait for the proof.
+
+    `is_told`: whether the anchor shows already that the removal has begun.
 
     Raises:
         ApplicationError: of type `ClusterMismatch`, or `ForeignAttempt` if the cluster holds a later attempt.
@@ -73,7 +75,9 @@ async def remove(site: Site, given: RemoveInput) -> Removed:
         tells_late = _shows_its_end(site, given)
         with site.precedence.asking() as has_asked, site.together.member():
             rounds = _Graceful(site, given, deadline, following, has_asked)
-            removed = await _until_gone(site, given, rounds, deadline, following, tells_late=tells_late)
+            removed = await _until_gone(
+                site, given, rounds, deadline, following, tells_late=tells_late, is_told=is_told
+            )
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
 
@@ -121,10 +125,12 @@ async def _until_gone(
     following: Following | None = None,
     *,
     tells_late: bool = False,
+    is_told: bool = False,
 ) -> Removed:
     """Run rounds until all is proven gone, or time is up.
 
     `tells_late`: whether the anchor need not show that it has begun, unless it lasts.
+    `is_told`: whether the anchor shows that already.
     """
     site.check(given.target)
     clock = asyncio.get_running_loop().time
@@ -136,7 +142,7 @@ async def _until_gone(
         while True:
             try:
                 quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, UNTOLD_LAST, UNTOLD_A_SECOND)
-                reported = reported or (not quick and await _report_begun(site, given, pulse))
+                reported = reported or (not quick and await _report_begun(site, given, pulse, is_told=is_told))
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
@@ -179,13 +185,16 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
 
 
-async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse, *, is_told: bool) -> bool:
     """Write the status that the deletion begins, which keeps a preparation from creating anything more (record 0065).
 
     A request that is not answered does not hold the deletion up; only its proof waits for it.
     """
     try:
-        await applied(site, given.target, given.report, tells=False)
+        if is_told:
+            await unlist(site, given.target, given.report)
+        else:
+            await applied(site, given.target, given.report, tells=False)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
         return False

@@ -79,7 +79,7 @@ async def _write_events(site: Site, target: Target, report: Report, anchor: Mapp
         await _write_event(site.kube, event)
 
 
-async def _unlist(site: Site, target: Target, report: Report) -> None:
+async def unlist(site: Site, target: Target, report: Report) -> None:
     """Delete the attempt's Services, so that no client is sent to pods that no longer serve (row L30).
 
     A Service that may not be deleted stays until the attempt is removed; the removal reports why it cannot be deleted.
@@ -94,7 +94,7 @@ async def _unlist(site: Site, target: Target, report: Report) -> None:
 async def _apply(
     site: Site, target: Target, report: Report, *, tells: bool = True
 ) -> tuple[int, Mapping[str, Any] | None]:
-    await _unlist(site, target, report)
+    await unlist(site, target, report)
     kube, key = site.kube, key_of(target)
     while True:
         remembered = site.known.take(target)
@@ -122,15 +122,17 @@ async def _apply(
     return 0, anchor
 
 
-async def write_over(site: Site, target: Target, anchor: Mapping[str, Any], report: Report, begun: str = "") -> Object:
-    """Write a report over an anchor as it was read; `begun` is the mark of a creation that begins (record 0065).
+async def write_over(
+    site: Site, target: Target, anchor: Mapping[str, Any], report: Report, marks: Mapping[str, str] | None = None
+) -> Object:
+    """Write a report over an anchor as it was read, and the marks of what begins (records 0065 and 0086).
 
     Raises:
         Conflict: if it has changed since; NotFound: if it is gone.
         Unreachable: if it is there, and its status is not served.
     """
     status = _shown(target, anchor, report, datetime.now(UTC))
-    return await patch_status(site.kube, key_of(target), anchor, {**status, "begun": begun} if begun else status)
+    return await patch_status(site.kube, key_of(target), anchor, {**status, **(marks or {})})
 
 
 async def patch_status(kube: Kube, key: Key, thing: Mapping[str, Any], status: Object) -> Object:

@@ -36,7 +36,9 @@ async def reset(site: Site, given: ResetInput) -> Reset:
     if not begun or given.settles:
         return Reset(confirmed=begun, seen=seen)
     try:
-        return Reset(confirmed=True, seen=seen, removed=await remove(site, given.removal))
+        # Whoever has looked has also marked, and so told, that it begins.
+        removed = await remove(site, given.removal, is_told=seen is not None)
+        return Reset(confirmed=True, seen=seen, removed=removed)
     except asyncio.CancelledError:
         if not is_broken_off():
             raise
@@ -91,11 +93,11 @@ def _is_marked(site: Site, given: ResetInput, anchor: Mapping[str, Any] | None) 
     if anchor is None or not is_ours(site, given.target, anchor):
         return False
     annotations = mapping(mapping(anchor["metadata"]).get("annotations"))
-    return annotations.get(names.ANNOTATION_REMOVAL) == given.mark
+    return given.mark in {mapping(anchor.get("status")).get("removal"), annotations.get(names.ANNOTATION_REMOVAL)}
 
 
 async def _mark(site: Site, given: ResetInput) -> _Mark:
-    """Mark the anchor that the removal begins, unless a later report is there."""
+    """Mark the anchor, which then shows the report of the removal, that it begins, unless a later report is there."""
     target = given.target
     while True:
         remembered = site.known.take(target)
@@ -109,12 +111,14 @@ async def _mark(site: Site, given: ResetInput) -> _Mark:
                 continue  # Memory does not prove what is written: read the anchor.
             return _Mark.PREVENTED
         with suppress(Conflict, NotFound):
-            marked = await site.kube.patch(
-                *key_of(target),
-                uid=anchor["metadata"]["uid"],
-                resource_version=anchor["metadata"]["resourceVersion"],
-                patch={"metadata": {"annotations": {names.ANNOTATION_REMOVAL: given.mark}}},
-            )
+            marked = await write_over(site, target, anchor, given.removal.report, {"removal": given.mark})
+            if not _is_marked(site, given, marked):  # The kind's definition is of before there was this field.
+                marked = await site.kube.patch(
+                    *key_of(target),
+                    uid=marked["metadata"]["uid"],
+                    resource_version=marked["metadata"]["resourceVersion"],
+                    patch={"metadata": {"annotations": {names.ANNOTATION_REMOVAL: given.mark}}},
+                )
             site.known.keep(target, marked)
             return _Mark.SET
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from holdfast import names
+from holdfast.activities.kube.client import Object
+from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.anchor import key_of
 from holdfast.model import Attempt, ComponentView, Failure, FailureClass, Observation, Scope, Stage, State, Workload
 from holdfast.model.calls.cluster import ObserveInput, Reset, ResetInput
@@ -102,6 +106,15 @@ async def test_A6_what_the_look_confirms_is_removed_and_proven_gone(bench: Bench
     assert await shown(bench) == given.removal.report_gone.sequence
 
 
+async def test_A6_the_mark_and_the_report_of_the_removal_are_one_write(bench: Bench):
+    given = await promised(bench)
+    await lose_pod(bench)
+    asked = asked_of(bench)
+    assert (await reset(bench, given)).confirmed
+    before = asked[: next(at for at, one in enumerate(asked) if one.startswith("DELETE"))]
+    assert [one for one in before if not one.startswith(("GET", "LIST"))] == ["PATCH status"]
+
+
 async def test_A6_a_worker_that_took_over_reads_the_anchor_once(bench: Bench):
     given = await promised(bench)
     await lose_pod(bench)
@@ -126,7 +139,7 @@ async def test_A6_a_late_worker_removes_nothing_once_another_try_has_found_anoth
     """It looked, and stalls before it reports; the other's report is what a try writes that finds the pod well."""
     given = await promised(bench)
     await lose_pod(bench)
-    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}"))
+    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}/status"))
     late = asyncio.ensure_future(reset(bench, given))
     await gate.reached.wait()
     await bench.send_report(given.look.report)
@@ -141,7 +154,7 @@ async def test_A6_a_late_worker_that_another_try_keeps_from_the_removal_returns_
     """Temporal may take its result, if somebody resets the activity: then the tries are counted anew."""
     given = await promised(bench)
     await lose_pod(bench)
-    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}"))
+    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}/status"))
     late = asyncio.ensure_future(reset(bench, given))
     await gate.reached.wait()
     await bench.create()  # What was missing is there again, and another try has seen and reported that.
@@ -167,18 +180,58 @@ async def marks(bench: Bench, mark: str) -> None:
     """Mark the anchor as a try does right before its first deletion."""
     anchor = await bench.anchor()
     assert anchor is not None
+    await bench.admin.patch(
+        *key_of(bench.target),
+        uid=anchor["metadata"]["uid"],
+        resource_version=anchor["metadata"]["resourceVersion"],
+        subresource="status",
+        patch={"status": {"removal": mark}},
+    )
+
+
+async def annotates(bench: Bench, mark: str) -> None:
+    """Mark the anchor as a try of release 0.2 does, or one that finds an older definition of anchors."""
+    anchor = await bench.anchor()
+    assert anchor is not None
     patch = {"metadata": {"annotations": {names.ANNOTATION_REMOVAL: mark}}}
     await bench.admin.patch(*key_of(bench.target), uid=anchor["metadata"]["uid"], patch=patch)
 
 
-async def test_A19_a_later_try_goes_on_if_the_removal_had_begun_whatever_it_would_find(bench: Bench):
+@pytest.mark.parametrize("sets", [marks, annotates])
+async def test_A19_a_later_try_goes_on_if_the_removal_had_begun_whatever_it_would_find(
+    bench: Bench, sets: Callable[[Bench, str], Awaitable[None]]
+):
     """The first try died between its mark and its first deletion: the pod is there, and the decision stands."""
     given = await promised(bench)
-    await marks(bench, given.mark)
+    await sets(bench, given.mark)
     done = await reset(bench, given, tries=2)
     assert (done.confirmed, done.seen) == (True, None)
     assert done.removed is not None
     assert done.removed.gone
+    await nothing_left(bench)
+
+
+async def test_A19_where_the_definition_of_anchors_is_older_the_mark_is_an_annotation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    """The API server drops a field that it does not know."""
+    given = await promised(bench)
+    await lose_pod(bench)
+    send = bench.kube._request
+
+    async def without(method: str, path: str, **options: Any) -> Object:
+        status = mapping((options.get("body") or {}).get("status"))
+        kept = {key: value for key, value in status.items() if key != "removal"}
+        return await send(
+            method, path, **{**options, "body": {**options["body"], "status": kept}} if status else options
+        )
+
+    monkeypatch.setattr(bench.kube, "_request", without)
+    assert (await reset(bench, given)).confirmed
+    anchor = await bench.anchor()
+    assert anchor is not None
+    assert anchor["metadata"]["annotations"][names.ANNOTATION_REMOVAL] == given.mark
+    assert "removal" not in anchor["status"]
     await nothing_left(bench)
 
 
@@ -234,7 +287,7 @@ async def test_A19_a_late_worker_begins_no_removal_once_it_was_settled_that_none
     """It looked, found the promise repeated, and stalls right before it marks the anchor."""
     given = await promised(bench)
     await lose_pod(bench)
-    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}"))
+    gate = Gate(bench, lambda method, path: method == "PATCH" and path.endswith(f"/{bench.target.name}/status"))
     late = asyncio.ensure_future(reset(bench, given))
     await gate.reached.wait()
     assert not (await settle(bench, given)).confirmed
