@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 BEAT_FIRST = 1.0
 BEAT_LAST = 3.0
-BEATS_A_SECOND = 50
+BEATS_A_SECOND = 20
 """Each heartbeat is a write in Temporal: when many operations run at once, each sends heartbeats less often."""
 SENTENCE_MAXIMUM = 300
 RETRY_FIRST = 0.1

@@ -27,7 +27,7 @@ SAMPLE = (
     ("appwrapper-reset", "http.create.pods.after:1"),
     ("appwrapper-reset", "http.create.attempts.after:2"),
     ("appwrapper-reset", "activity.reset.after:1"),
-    ("appwrapper-reset", "http.patch.anchors.after:2"),
+    ("appwrapper-reset", "http.patch.anchors/status.after:4"),
     ("appwrapper-reset", "http.delete.attempts.before:1"),
     ("appwrapper-shown-as-it-waits", "http.create.anchors.after:1"),
     ("appwrapper-shown-as-it-waits", "http.patch.anchors/status.before:2"),
