@@ -25,7 +25,7 @@ KEPT: Final = 6
 """This part of what the cache may hold stays however idle it is (100 of 600): its next task comes without a replay."""
 LOOK_SECONDS: Final = 30.0
 GIVEN_BACK: Final = 50
-"""So many evictions are worth a collection of garbage, which stops everything for a tenth of a second."""
+"""So many evictions are worth a collection of garbage, which stops everything for two tenths of a second."""
 LEAVES: Final = 5.0
 """Seconds that evicted workflows have to end their tasks before memory is given back."""
 

@@ -57,9 +57,6 @@ EXIT_AT_ONCE: Final = 130
 SHUTDOWN_MARGIN: Final = 5.0
 """Seconds beyond the graceful shutdown after which the process cancels everything still running."""
 
-COLLECTED_AT: Final = (50_000, 20, 50)
-"""`gc.set_threshold`: a burst makes many objects, and few cycles. Python's defaults took 5 % more CPU."""
-
 Log: Any = structlog.stdlib.get_logger("holdfast.worker")
 
 
@@ -75,7 +72,6 @@ def run(given: Settings, runner: WorkflowRunner, plugins: Sequence[Plugin] = ())
     for line in settings.misspelled():
         Log.warning(line)
     gc.freeze()  # What is imported stays.
-    gc.set_threshold(*COLLECTED_AT)
     try:
         points = failpoints.installed()
         if points is not None:
