@@ -17,7 +17,7 @@ from temporalio.client import Client, Interceptor, Plugin
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkflowRunner
 
-from holdfast import names, traces
+from holdfast import traces
 from holdfast.activities.cluster import ClusterActivities
 from holdfast.activities.data.settings import Data
 from holdfast.activities.kube.blindness import SharedSight
@@ -38,7 +38,6 @@ from holdfast.worker.gangs.certificate import Certificate
 from holdfast.worker.gangs.hub import GangActivities
 from holdfast.worker.gangs.opening import open_door, renewed_certificate
 from holdfast.worker.gangs.sessions import Gangs
-from holdfast.worker.idle import KEPT, Idle, keep_evicting
 from holdfast.worker.nodes.watch import NodeWatchActivities
 from holdfast.worker.runtime import health as health_pages
 from holdfast.worker.runtime import logs, metrics, settings
@@ -173,12 +172,7 @@ class Process:
         for queue, sort, most in roles.limits(given, site):
             self.metrics.slots.labels(queue, sort).set(most)
         around = (*((self._failpoints.interceptor(),) if self._failpoints else ()), Running(self.metrics))
-        idle = Idle()
-        self._workers += roles.workers(client, given, site, self._runner, around, idle)
-        for worker in self._workers:
-            if isinstance(worker, Worker) and worker.task_queue == names.QUEUE_WORKFLOWS:
-                evicting = asyncio.create_task(keep_evicting(worker, idle, given.max_cached_workflows // KEPT))
-                stack.callback(evicting.cancel)
+        self._workers += roles.workers(client, given, site, self._runner, around)
         return self._workers
 
     async def _site(

@@ -25,7 +25,6 @@ from holdfast.activities.cluster import ClusterActivities
 from holdfast.runner import with_failing_once
 from holdfast.worker.entities.queues import Admission
 from holdfast.worker.gangs.hub import GangActivities
-from holdfast.worker.idle import Idle
 from holdfast.worker.nodes.watch import NodeWatchActivities
 from holdfast.worker.owners import OwnersOnly
 from holdfast.worker.runtime.logs import LogContext
@@ -66,12 +65,7 @@ class Site:
 
 
 def workers(
-    client: Client,
-    settings: Settings,
-    site: Site | None,
-    runner: WorkflowRunner,
-    around: Sequence[Interceptor] = (),
-    idle: Idle | None = None,
+    client: Client, settings: Settings, site: Site | None, runner: WorkflowRunner, around: Sequence[Interceptor] = ()
 ) -> list[Worker | Admission]:
     """Return a worker for each role of the settings.
 
@@ -81,13 +75,12 @@ def workers(
         site: what the roles that act on a cluster need; None if there are no such roles.
         runner: runs the workflows.
         around: further interceptors of the activities, outside of all others.
-        idle: notes the tasks of all workflows but those of queues.
     """
     made: list[Worker | Admission] = []
     runner = with_failing_once(runner)
     for role in settings.roles:
         if role is Role.WORKFLOWS:
-            made.append(_workflows(client, settings, idle.noting(runner) if idle is not None else runner))
+            made.append(_workflows(client, settings, runner))
         elif role is Role.ADMISSION:
             made.append(Admission(client, settings, lambda queue: _admission(client, settings, runner, queue)))
         elif site is not None:
