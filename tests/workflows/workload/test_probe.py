@@ -12,6 +12,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from holdfast import names
+from holdfast.activities.kube.priority import Precedence
 from holdfast.model import Policy, Probe, Unbounded, Workload
 from holdfast.plugin import with_passthrough
 from holdfast.worker.entities.queues import Admission
@@ -170,4 +171,6 @@ async def test_L28_services_that_are_asked_leave_a_removal_its_slot(environment:
 def _acting(cluster: ScriptedCluster) -> Any:
     """Return a scripted cluster in the place of the activities that act on a real one; gangs are begun by their own."""
     acting = activities_of(cluster, "begin_gang", "look_queue")
-    return SimpleNamespace(all=acting, probe=cluster.probe, follow_progress=cluster.follow_progress)
+    return SimpleNamespace(
+        all=acting, probe=cluster.probe, follow_progress=cluster.follow_progress, precedence=Precedence()
+    )
