@@ -68,15 +68,17 @@ class Together:
         finally:
             self._members -= 1
 
-    async def sleep(self, seconds: float, most: float) -> None:
+    async def sleep(self, seconds: float, most: float, *, waits: bool = False) -> None:
         """Sleep for so many seconds; among many, until the first who sleeps goes on.
 
         Among many, each sleeps for up to `TOGETHER_SECONDS` if that is longer, but for no longer than `most`.
+        `waits`: nothing waits for this one, so it sleeps that long among two.
         """
-        if self._members < TOGETHER_FROM:
+        if self._members < (2 if waits else TOGETHER_FROM):
             await asyncio.sleep(seconds)
             return
-        wait = min(most, max(seconds, min(TOGETHER_SECONDS, self._members / TOGETHER_A_SECOND)))
+        spread = TOGETHER_SECONDS if waits else min(TOGETHER_SECONDS, self._members / TOGETHER_A_SECOND)
+        wait = min(most, max(seconds, spread))
         if self._opens is None:
             self._opens = asyncio.Event()
             asyncio.get_running_loop().call_later(wait, self._open)

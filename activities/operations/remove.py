@@ -176,7 +176,10 @@ async def _until_gone(
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
             most = max(0.0, min(left, longest))
             pause = min(most, max(POLL_FIRST, share))
-            await (asyncio.sleep(pause) if given.follows is not None else site.together.sleep(pause, most))
+            if given.follows is not None:
+                await asyncio.sleep(pause)
+            else:
+                await site.together.sleep(pause, most, waits=tells_late)
 
 
 def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:

@@ -149,3 +149,21 @@ async def test_few_who_poll_sleep_each_as_long_as_it_would():
     )
     await asyncio.wait_for(asyncio.gather(*tasks), 10)
     assert order == ["0", "1", "2"]
+
+
+async def test_what_nothing_waits_for_goes_on_with_the_next_who_polls():
+    together, order = Together(), list[str]()
+
+    async def poll(name: str, seconds: float, *, waits: bool) -> None:
+        with together.member():
+            await settled()
+            await together.sleep(seconds, 60.0, waits=waits)
+            order.append(name)
+
+    def begin(name: str, seconds: float, *, waits: bool) -> asyncio.Task[None]:
+        return asyncio.create_task(poll(name, seconds, waits=waits))
+
+    tasks = [begin("first", 0.001, waits=True), begin("second", 0.0, waits=True), begin("hasty", 0.0, waits=False)]
+    await asyncio.wait_for(asyncio.gather(*tasks), 30)
+    assert order == ["hasty", "first", "second"]
+    await asyncio.wait_for(poll("alone", 0.0, waits=True), 30)
