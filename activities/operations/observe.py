@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.facts import refused_pods, unprepared
@@ -15,7 +16,7 @@ from holdfast.activities.facts.pods import PodFacts, pod_facts
 from holdfast.activities.facts.snapshot import ENDED, selection_in, summarize
 from holdfast.activities.kube.client import Forbidden, UnknownKind, Unreachable
 from holdfast.activities.kube.owners import named
-from holdfast.activities.kube.raw import mapping, time_of
+from holdfast.activities.kube.raw import mapping, mappings, time_of
 from holdfast.activities.nodes.marks import LEASE
 from holdfast.activities.objects.ancestry import ancestry
 from holdfast.activities.objects.attempts import attempts_of, others
@@ -26,6 +27,7 @@ from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, only
 from holdfast.model import FailureClass, Quiet
 from holdfast.model.calls.cluster import Observation, ObserveInput, PlannedComponent
 
+POD: Final = ("v1", "Pod")
 LEASES_ASKED = 32
 """Above this number of nodes, all leases of the cluster are listed in one request."""
 
@@ -62,7 +64,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     """
     target, kube = given.target, site.kube
     # One shared read serves many workloads that lost their nodes together.
-    pods = await site.gathered.listed("v1", "Pod", target.namespace, target.workload_uid, pod_facts)
+    pods = await site.gathered.listed(*POD, target.namespace, target.workload_uid, _pod_and_component)
     at = datetime.now(UTC)
     owner_name = target.attempt_name(given.attempt)
     anchor, owners = await asyncio.gather(
@@ -71,9 +73,10 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     )
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
     unseen, unserved = set[str](), set[str]()
-    found = await asyncio.gather(*(_component(site, given, one, unseen, unserved) for one in given.plan))
+    bare = {facts.name: thing for facts, thing in pods.items if thing is not None}
+    found = await asyncio.gather(*(_component(site, given, one, bare, unseen, unserved) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
-    seen_pods = await unprepared.with_event_reasons(kube, pods.items, given.attempt, at)
+    seen_pods = await unprepared.with_event_reasons(kube, [facts for facts, _ in pods.items], given.attempt, at)
     own = {one["metadata"]["uid"] for one in owners} | {given.owner_uid} - {""}
     own |= {thing.uid for each in found for thing in each if thing is not None and own & {*thing.owner_uids}}
     chains = await ancestry(site, target, given.plan, (pod.controller for pod in seen_pods), own)
@@ -157,10 +160,27 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
     return Quiet(node=name, renewed=at, down_at=at + site.silence.usual, lost_at=at + site.silence.sensitive)
 
 
+def _pod_and_component(raw: Mapping[str, Any]) -> tuple[PodFacts, ObjectFacts | None]:
+    """Return what a look needs of a pod, and of the component that it is itself if an attempt owns it."""
+    owners = mappings(mapping(raw["metadata"]).get("ownerReferences"))
+    is_bare = any(one.get("kind") == names.ATTEMPT_KIND for one in owners)
+    return pod_facts(raw), _bare_pod(raw) if is_bare else None
+
+
+_bare_pod: Final = component_facts(*POD)
+
+
 async def _component(
-    site: Site, given: ObserveInput, component: PlannedComponent, unseen: set[str], unserved: set[str]
+    site: Site,
+    given: ObserveInput,
+    component: PlannedComponent,
+    bare: Mapping[str, ObjectFacts],
+    unseen: set[str],
+    unserved: set[str],
 ) -> list[ObjectFacts | None]:
     """Return the object under each planned name; add the component to `unseen` if only its kind cannot be read.
+
+    `bare` holds the listed pods that an attempt owns, by name: those are not read again.
 
     If the cluster does not serve its kind, add it to `unserved` too: nothing is known of it then (row D24).
 
@@ -168,6 +188,8 @@ async def _component(
         Unreachable: if the API server does not answer other reads either.
     """
     target = given.target
+    if (component.api_version, component.kind) == POD and bare.keys() >= {*component.object_names}:
+        return [bare[name] for name in component.object_names]
     facts = component_facts(component.api_version, component.kind)
     for _ in range(2):
         try:
