@@ -47,7 +47,6 @@ from holdfast.worker.runtime.metrics import Metrics, Running
 from holdfast.worker.runtime.scraped import Certificates, Checks
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError
 from holdfast.worker.runtime.temporal import TemporalConnector
-from holdfast.worker.watch.pulse import Pulses
 from holdfast.worker.watch.watch import WatchActivities
 
 EXIT_STOPPED: Final = 0
@@ -191,7 +190,6 @@ class Process:
         installation = given.installation or f"holdfast-{uid[:8]}"
         await reach.bind(client, given, uid, installation, Role.WATCH in given.roles, self.health, kube)
         Log.info("acts on", cluster=given.cluster, cluster_uid=uid, address=connector.where, installation=installation)
-        pulses, marks = Pulses(connector), given.marks_for(installation)
         watch = WatchActivities(
             client,
             connector,
@@ -200,13 +198,12 @@ class Process:
             metrics=self.metrics,
             namespaces=given.namespaces,
             signals_per_second=given.watch_signals_per_second,
-            marks=marks,
+            marks=given.marks_for(installation),
             managed_by=given.managed_by,
             compatible_with=given.compatible_with,
-            pulses=pulses,
         )
         nodes = NodeWatchActivities(
-            client, connector, cluster_uid=uid, metrics=self.metrics, marks=marks, pulses=pulses
+            client, connector, cluster_uid=uid, metrics=self.metrics, marks=given.marks_for(installation)
         )
         if Role.WATCH in given.roles:
             self.health.ask_ready("watch", lambda: _watch_check(watch))
@@ -215,6 +212,7 @@ class Process:
             stack.callback(looks.cancel)
         # While the watch in this process could not see the cluster, its activities could not either.
         sight = SharedSight(kube.sight, watch.intervals)
+        marks = given.marks_for(installation)
         access = given.redfish
         machines = self._failpoints.machines() if self._failpoints else None
         provisioning = Redfish(access, machines) if access is not None else None
@@ -238,7 +236,7 @@ class Process:
             encrypted=encrypts(client.data_converter),
             evidence=evidence,
         )
-        meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs, pulses=pulses)
+        meeting = GangActivities(client, connector, cluster_uid=uid, metrics=self.metrics, gangs=gangs)
         return roles.Site(cluster, watch, nodes, meeting)
 
     def _data(self, stack: AsyncExitStack) -> Data | None:

@@ -54,8 +54,14 @@ class Underway:
 class Together:
     """Has many who poll go on in the same moment, so that what they read next is read once for all of them."""
 
-    def __init__(self) -> None:
-        """Start with nobody."""
+    def __init__(self, least: int = TOGETHER_FROM, a_second: float = TOGETHER_A_SECOND) -> None:
+        """Start with nobody.
+
+        Args:
+            least: with fewer members, each sleeps as long as it would.
+            a_second: so many members look in a second; with more of them, each waits longer for the others.
+        """
+        self._least, self._a_second = least, a_second
         self._members = 0
         self._opens: asyncio.Event | None = None
 
@@ -68,17 +74,15 @@ class Together:
         finally:
             self._members -= 1
 
-    async def sleep(self, seconds: float, most: float, *, waits: bool = False) -> None:
+    async def sleep(self, seconds: float, most: float) -> None:
         """Sleep for so many seconds; among many, until the first who sleeps goes on.
 
         Among many, each sleeps for up to `TOGETHER_SECONDS` if that is longer, but for no longer than `most`.
-        `waits`: nothing waits for this one, so it sleeps that long among two.
         """
-        if self._members < (2 if waits else TOGETHER_FROM):
+        if self._members < self._least:
             await asyncio.sleep(seconds)
             return
-        spread = TOGETHER_SECONDS if waits else min(TOGETHER_SECONDS, self._members / TOGETHER_A_SECOND)
-        wait = min(most, max(seconds, spread))
+        wait = min(most, max(seconds, min(TOGETHER_SECONDS, self._members / self._a_second)))
         if self._opens is None:
             self._opens = asyncio.Event()
             asyncio.get_running_loop().call_later(wait, self._open)

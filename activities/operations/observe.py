@@ -60,7 +60,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     """Read everything once, in an order that makes the result trustworthy.
 
     Pods come first: nothing here is older than the revision in the result. The owner comes before the components: if it
-    says that all were created, a component that is not found afterwards is gone, not still to be created.
+    says that all were created, a component that is not found afterwards is gone, not still to be created. A component
+    that is itself a pod is taken from the list of pods if it is there.
     """
     target, kube = given.target, site.kube
     # One shared read serves many workloads that lost their nodes together.
@@ -73,7 +74,8 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     )
     owner = next((one for one in owners if one["metadata"]["name"] == owner_name), None)
     unseen, unserved = set[str](), set[str]()
-    bare = {facts.name: thing for facts, thing in pods.items if thing is not None}
+    uids = {given.owner_uid, owner["metadata"]["uid"] if owner is not None else ""} - {""}
+    bare = {facts.name: thing for facts, thing in pods.items if thing is not None and uids & {*thing.owner_uids}}
     found = await asyncio.gather(*(_component(site, given, one, bare, unseen, unserved) for one in given.plan))
     objects = dict(zip((one.name for one in given.plan), found, strict=True))
     seen_pods = await unprepared.with_event_reasons(kube, [facts for facts, _ in pods.items], given.attempt, at)
@@ -180,7 +182,7 @@ async def _component(
 ) -> list[ObjectFacts | None]:
     """Return the object under each planned name; add the component to `unseen` if only its kind cannot be read.
 
-    `bare` holds the listed pods that an attempt owns, by name: those are not read again.
+    `bare` holds the listed pods that the attempt owns, by name: those are not read again.
 
     If the cluster does not serve its kind, add it to `unserved` too: nothing is known of it then (row D24).
 

@@ -14,6 +14,7 @@ from temporalio import activity
 from holdfast import names
 from holdfast.activities.evidence.take import take_evidence
 from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.priority import Together
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
@@ -73,7 +74,7 @@ async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Re
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
         tells_late = _shows_its_end(site, given)
-        with site.precedence.asking() as has_asked, site.together.member():
+        with site.precedence.asking() as has_asked, _together(site, ends=tells_late).member():
             rounds = _Graceful(site, given, deadline, following, has_asked)
             removed = await _until_gone(
                 site, given, rounds, deadline, following, tells_late=tells_late, is_told=is_told
@@ -176,10 +177,13 @@ async def _until_gone(
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
             most = max(0.0, min(left, longest))
             pause = min(most, max(POLL_FIRST, share))
-            if given.follows is not None:
-                await asyncio.sleep(pause)
-            else:
-                await site.together.sleep(pause, most, waits=tells_late)
+            together = _together(site, ends=tells_late)
+            await (asyncio.sleep(pause) if given.follows is not None else together.sleep(pause, most))
+
+
+def _together(site: Site, *, ends: bool) -> Together:
+    """Return with whom a removal looks: nothing waits for that of what has ended."""
+    return site.together_at_ends if ends else site.together
 
 
 def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ from holdfast.worker.runtime.endless import beat, other_cluster, while_all_last,
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.informer import Informer, Restored, Standing, StreamSight
-from holdfast.worker.watch.pulse import DEADLINE, Pulses
+from holdfast.worker.watch.pulse import DEADLINE, Pulse
 
 TICK: Final = 0.25
 LOOK: Final = 5.0
@@ -65,7 +64,6 @@ class GangActivities:
         cluster_uid: str,
         metrics: Metrics,
         gangs: Gangs,
-        pulses: Pulses | None = None,
     ) -> None:
         """Prepare.
 
@@ -75,13 +73,11 @@ class GangActivities:
             cluster_uid: the cluster's own identity.
             metrics: the metrics to update.
             gangs: the gangs served here, in which the door looks them up.
-            pulses: the pulse of this process; None: one of its own.
         """
         self.client = client
         self.connect = connect
         self.metrics = metrics
         self.gangs = gangs
-        self.pulses = pulses or Pulses(connect)
         self._cluster_uid = cluster_uid
 
     @activity.defn(name=names.ACTIVITY_BEGIN_GANG)
@@ -127,33 +123,27 @@ class _Serving:
         self._moved: tuple[str, int] | None = None
         """The rendezvous' run, and the length of its history, before its orders were last queried."""
         self._gang: Gang
-        self._kube: WorkerKube
         self._pods: Informer[PodSeen]
+        self._pulse: Pulse
 
     async def run(self) -> None:
-        async with AsyncExitStack() as held:
-            await self._run(held)
-
-    async def _run(self, held: AsyncExitStack) -> None:
-        """Serve with clients and a pulse that are given back by their stack, also if the next one cannot be made."""
         owner, given = self._owner, self._given
-        pulse = await held.enter_async_context(owner.pulses.shared())
-        self._kube = await held.enter_async_context(await owner.connect(Sight(), DEADLINE))
-        self._gang = Gang(GangName(given.namespace, given.workload, given.workload_uid), self._kube)
+        self._pulse = Pulse(await owner.connect(Sight(), DEADLINE))
+        self._gang = Gang(GangName(given.namespace, given.workload, given.workload_uid), self._pulse.kube)
         self._pods = Informer(
-            await held.enter_async_context(await owner.connect(StreamSight(pulse), None)),
+            await owner.connect(StreamSight(self._pulse), None),
             "v1",
             "Pod",
             sink=self._gang,
             decode=pod_seen,
-            pulse=pulse,
+            pulse=self._pulse,
             metrics=owner.metrics,
             namespace=given.namespace,
             labels=f"{names.LABEL_WORKLOAD_UID}={given.workload_uid}",
             essential=True,
         )
         works = (
-            pulse.lasts(),
+            self._pulse.run(),
             self._pods.run(),
             self._serve(),
             self._tick(),
@@ -174,6 +164,7 @@ class _Serving:
             del served[key]
         self._leave()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._pulse.kube.close()
         self._owner.metrics.gangs.dec()
         self._forget()
 
@@ -314,7 +305,7 @@ class _Serving:
             known = one.pod_uid in self._gang.pods or one.pod_uid in self._gang.ended
             if one.absent in {None, Absence.SILENT} and not known:
                 try:
-                    raw = await self._kube.find("v1", "Pod", one.member, self._given.namespace)
+                    raw = await self._pulse.kube.find("v1", "Pod", one.member, self._given.namespace)
                 except KubeError:
                     return False
                 if raw is None or raw["metadata"]["uid"] != one.pod_uid:
@@ -341,7 +332,7 @@ class _Serving:
 
     async def _look_at_nodes(self) -> None:
         """Look in the cluster for evidence that silent members are lost (row D4)."""
-        nodes = GangNodes(self._kube)
+        nodes = GangNodes(self._pulse.kube)
         while True:
             hub = self._gang.hub
             suspects = hub.suspects(_clock()) if hub is not None else {}

@@ -32,7 +32,7 @@ from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.feeds import SHORTEST_BLINDNESS
 from holdfast.worker.watch.informer import Informer, Restored, Standing, StreamSight
-from holdfast.worker.watch.pulse import Pulse, Pulses
+from holdfast.worker.watch.pulse import DEADLINE, Pulse
 from holdfast.workflows.entities.node_monitor import NodeMonitorStatus
 
 TICK: Final = 0.25
@@ -145,15 +145,10 @@ class NodeWatchActivities:
         cluster_uid: str,
         metrics: Metrics,
         marks: Marks,
-        pulses: Pulses | None = None,
     ) -> None:
-        """Prepare to watch; of the marks only those of broken hardware count, and labels do not.
-
-        `pulses` has the pulse of this process; None: one of its own.
-        """
+        """Prepare to watch; of the marks only those of broken hardware count, and labels do not."""
         self.client = client
         self.connect = connect
-        self.pulses = pulses or Pulses(connect)
         self.metrics = metrics
         self.faults = marks.faults
         self._cluster_uid = cluster_uid
@@ -197,11 +192,11 @@ class _Watching:
         """Watch with clients that are closed by their stack, also if the next one cannot be made."""
         owner = self._owner
 
-        async def connected(sight: Sight) -> WorkerKube:
-            return await clients.enter_async_context(await owner.connect(sight, None))
+        async def connected(sight: Sight, deadline: float | None = None) -> WorkerKube:
+            return await clients.enter_async_context(await owner.connect(sight, deadline))
 
         self._ledger = NodeLedger(self._timings, await self._known())
-        self._pulse = await clients.enter_async_context(owner.pulses.shared())
+        self._pulse = Pulse(await connected(Sight(), DEADLINE))
         self._leases = Informer(
             await connected(StreamSight(self._pulse)),
             *LEASE,
@@ -222,7 +217,7 @@ class _Watching:
         )
         for informer in (self._leases, self._nodes):
             informer.on_standing(lambda informer=informer: _say(informer))
-        works = (self._pulse.lasts(), self._leases.run(), self._nodes.run(), self._attend())
+        works = (self._pulse.run(), self._leases.run(), self._nodes.run(), self._attend())
         try:
             await while_all_last(works, self._close)
         except Restored as restored:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -25,7 +24,7 @@ from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.informer import Informer, Sink, Standing, StreamSight
-from holdfast.worker.watch.pulse import Pulse, Pulses
+from holdfast.worker.watch.pulse import DEADLINE, Pulse
 from holdfast.worker.watch.seen import (
     ANCHOR,
     POD,
@@ -175,7 +174,6 @@ class Feeds:
         cache: Cache,
         *,
         connect: Callable[[Sight, float | None], Awaitable[WorkerKube]],
-        pulses: Pulses,
         installation: str,
         cluster: str,
         shards: tuple[int, int],
@@ -189,8 +187,6 @@ class Feeds:
         self._cluster = cluster
         self._cache = cache
         self._connect = connect
-        self._pulses = pulses
-        self._held = AsyncExitStack()
         self._labels = f"{names.LABEL_INSTALLATION}={installation}"
         self._ours = in_shards(shards)
         self._namespaces = namespaces
@@ -275,8 +271,8 @@ class Feeds:
 
     async def begin(self) -> None:
         """Start to ask whether the API server answers; `close` from now on."""
-        self._pulse = await self._held.enter_async_context(self._pulses.shared())
-        self._run(self.pulse.lasts())
+        self._pulse = Pulse(await self._connect(Sight(), DEADLINE))
+        self._run(self.pulse.run())
 
     async def open(self) -> None:
         """Start to watch, one client after another: each may run a credential program, which takes its time."""
@@ -298,7 +294,7 @@ class Feeds:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(kube.close() for kubes in self._spare for kube in kubes))
-        await self._held.aclose()
+        await self.pulse.kube.close()
 
     async def broken(self) -> None:
         """Never return; raise the error that ended an informer, which should not happen."""

@@ -35,7 +35,7 @@ from holdfast.worker.watch.feeds import CORE, Feeds
 from holdfast.worker.watch.front_door import FrontDoor, Place
 from holdfast.worker.watch.informer import Restored
 from holdfast.worker.watch.missing import Missing
-from holdfast.worker.watch.pulse import Pulse, Pulses
+from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.seen import AttemptSeen
 from holdfast.worker.watch.signals import Signals
 
@@ -106,7 +106,6 @@ class WatchActivities:
         marks: Marks | None = None,
         managed_by: str = names.MANAGED_BY,
         compatible_with: str = "",
-        pulses: Pulses | None = None,
     ) -> None:
         """Prepare to watch.
 
@@ -121,14 +120,12 @@ class WatchActivities:
             marks: identify a bad node.
             managed_by: the `managedBy` of custom resources that are run here.
             compatible_with: the earliest release that must be able to read what is started here; empty: this one.
-            pulses: the pulse of this process; None: one of its own.
         """
         self._compatible_with = compatible_with
         self._managed_by = managed_by
         self._marks = marks or Marks()
         self._client = client
         self._connect = connect
-        self._pulses = pulses or Pulses(connect)
         self._cluster_uid = cluster_uid
         self._installation = installation
         self._metrics = metrics
@@ -160,7 +157,6 @@ class WatchActivities:
         return Feeds(
             cache,
             connect=self._connect,
-            pulses=self._pulses,
             installation=self._installation,
             shards=given.shards,
             cluster=given.cluster,

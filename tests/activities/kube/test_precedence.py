@@ -151,19 +151,11 @@ async def test_few_who_poll_sleep_each_as_long_as_it_would():
     assert order == ["0", "1", "2"]
 
 
-async def test_what_nothing_waits_for_goes_on_with_the_next_who_polls():
-    together, order = Together(), list[str]()
-
-    async def poll(name: str, seconds: float, *, waits: bool) -> None:
-        with together.member():
-            await settled()
-            await together.sleep(seconds, 60.0, waits=waits)
-            order.append(name)
-
-    def begin(name: str, seconds: float, *, waits: bool) -> asyncio.Task[None]:
-        return asyncio.create_task(poll(name, seconds, waits=waits))
-
-    tasks = [begin("first", 0.001, waits=True), begin("second", 0.0, waits=True), begin("hasty", 0.0, waits=False)]
-    await asyncio.wait_for(asyncio.gather(*tasks), 30)
-    assert order == ["hasty", "first", "second"]
-    await asyncio.wait_for(poll("alone", 0.0, waits=True), 30)
+async def test_two_for_whom_nothing_waits_go_on_in_the_same_moment():
+    together, order = Together(least=2, a_second=1.0), list[str]()
+    tasks = await many(together, order, ("first", 0.0, 0.2), ("second", 0.0, 60.0))
+    assert order == []
+    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    assert order == ["first", "second"]
+    (alone,) = await many(together, order, ("alone", 0.0, 60.0))
+    await asyncio.wait_for(alone, 10)

@@ -24,7 +24,7 @@ from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import SettingsError
 from holdfast.worker.watch import watch
 from holdfast.worker.watch.front_door import FrontDoor, Place
-from holdfast.worker.watch.pulse import Pulse, Pulses
+from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
 from tests.agent.virtual import in_virtual_time
 
@@ -166,68 +166,6 @@ def test_a_credential_program_that_hangs_is_refused_so_that_another_worker_watch
         connector = Connector(Mock(kubeconfig="/etc/kubeconfig", kube_context=""), Metrics(), Hangs)
         with pytest.raises(SettingsError, match="/etc/kubeconfig gives no credentials within 60 s"):
             await connector(Sight(), 3)
-
-    in_virtual_time(main())
-
-
-def test_all_who_watch_in_a_process_share_one_pulse_until_the_last_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    polls = list[str]()
-
-    async def answers(self: WorkerKube, *_: object) -> dict[str, object]:
-        polls.append(str(connect.clients.index(self)))
-        return {}
-
-    monkeypatch.setattr(WorkerKube, "get", answers)
-    connect = Away(seconds=1)
-    pulses = Pulses(connect)
-
-    async def watches(begins: float, ends: float) -> Pulse:
-        await asyncio.sleep(begins)
-        async with pulses.shared() as pulse:
-            assert pulse.alive or begins == 0
-            await asyncio.sleep(ends)
-            assert pulse.alive
-            return pulse
-
-    async def main() -> None:
-        one, two, three = await asyncio.gather(watches(0, 10), watches(0, 10), watches(5, 15))
-        assert one is two is three
-        assert connect.closed == set(connect.clients)
-        assert (len(connect.clients), len(polls)) == (1, 10)
-        async with pulses.shared() as again:
-            assert again is not one
-        assert connect.closed == set(connect.clients)
-        assert len(connect.clients) == 2
-
-    in_virtual_time(main())
-
-
-def test_a_pulse_that_breaks_ends_all_who_watch_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def breaks(_: object) -> None:
-        await asyncio.sleep(3)
-        raise ValueError("no such thing")
-
-    monkeypatch.setattr(Pulse, "run", breaks)
-    connect = Away()
-    pulses = Pulses(connect)
-
-    async def watches() -> None:
-        async with pulses.shared() as pulse:
-            await pulse.lasts()
-
-    async def main() -> None:
-        ended = await asyncio.gather(watches(), watches(), return_exceptions=True)
-        assert [str(one) for one in ended] == ["no such thing"] * 2
-        assert len(connect.closed) == 1
-        leaves = asyncio.create_task(watches())
-        stays = asyncio.create_task(watches())
-        await asyncio.sleep(1)
-        leaves.cancel()
-        await asyncio.gather(leaves, return_exceptions=True)
-        assert len(connect.closed) == 1, "the other still watches by it"
-        with pytest.raises(ValueError, match="no such thing"):
-            await stays
-        assert connect.closed == set(connect.clients)
 
     in_virtual_time(main())
 

@@ -21,7 +21,7 @@ from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.feeds import ANCHOR, ATTEMPT, NODE, Feeds
 from holdfast.worker.watch.informer import Informer, Standing, StreamSight
-from holdfast.worker.watch.pulse import Pulse, Pulses
+from holdfast.worker.watch.pulse import Pulse
 from tests.activities.versions import compact
 from tests.worker.ground import Ground
 
@@ -233,7 +233,6 @@ async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(sta
     feeds = Feeds(
         cache,
         connect=connect,
-        pulses=Pulses(connect),
         installation=ground.cluster,
         cluster=ground.cluster,
         shards=(0, names.SHARDS - 1),
