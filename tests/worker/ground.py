@@ -276,7 +276,8 @@ class Ground:
         """Fail a running pod; return when the cluster said so."""
         pod = next(one for one in await self.pods(workload) if one["status"].get("phase") == "Running")
         await self.fail(pod)
-        for _ in range(500):
+        end = asyncio.get_running_loop().time() + 60
+        while asyncio.get_running_loop().time() < end:
             found = await self.kube.get("v1", "Pod", pod["metadata"]["name"], self.namespace)
             if found["status"]["phase"] == "Failed":
                 return datetime.now().astimezone()
@@ -294,7 +295,7 @@ class Ground:
     async def told(self, handle: WorkflowHandle[Any, Any]) -> list[Observation]:
         return [observation for _, observation in await handle.query(Recorder.told)]
 
-    async def wait_told(self, handle: WorkflowHandle[Any, Any], what: Any, seconds: float = 20) -> Observation:
+    async def wait_told(self, handle: WorkflowHandle[Any, Any], what: Any, seconds: float = 60) -> Observation:
         """Wait until the workflow has been told something; return the first such snapshot."""
         end = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < end:

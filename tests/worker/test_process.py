@@ -49,7 +49,7 @@ class Running:
             if line.startswith(b"{"):
                 self.lines.append(json.loads(line))
 
-    async def line(self, event: str, seconds: float = 20) -> dict[str, Any]:
+    async def line(self, event: str, seconds: float = 90) -> dict[str, Any]:
         for _ in range(int(seconds / 0.02)):
             for line in self.lines:
                 if event in str(line["event"]):
@@ -62,7 +62,7 @@ class Running:
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as response:
             return response.status, await response.text()
 
-    async def ready(self, seconds: float = 20) -> None:
+    async def ready(self, seconds: float = 90) -> None:
         for _ in range(int(seconds / 0.1)):
             if (await self.page("health", "/readyz"))[0] == 200:
                 return
@@ -70,7 +70,7 @@ class Running:
         raise AssertionError(f"not ready: {await self.page('health', '/readyz')}")
 
     async def end(self) -> int:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             return await self.process.wait()
 
 

@@ -65,9 +65,9 @@ async def named(answer: Any) -> list[str]:
     return [one["metadata"]["name"] for one in await answer]
 
 
-async def test_who_asks_during_a_read_is_answered_by_the_next_one(admin: Kube, far_kube: Kube, namespace: str):
+async def test_who_asks_during_a_read_is_answered_by_the_next_one(admin: Kube, kube: Kube, namespace: str):
     before = await pod(admin, namespace, "a")
-    counted = Counted.of(far_kube)
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
 
     def ask(uid: str) -> asyncio.Task[list[str]]:
@@ -105,9 +105,9 @@ async def test_a_failure_is_told_to_all_who_shared_the_read_and_the_next_is_read
     await eventually(answered)
 
 
-async def test_one_who_is_broken_off_leaves_the_others_their_answer(far_kube: Kube, admin: Kube, namespace: str):
+async def test_one_who_is_broken_off_leaves_the_others_their_answer(kube: Kube, admin: Kube, namespace: str):
     made = await pod(admin, namespace, "b")
-    gathered = Gathered(far_kube)
+    gathered = Gathered(kube)
     left = asyncio.create_task(gathered.of("v1", "Pod", namespace, "a"))
     other = asyncio.create_task(named(gathered.of("v1", "Pod", namespace, "b")))
     await asyncio.sleep(0)
@@ -117,8 +117,8 @@ async def test_one_who_is_broken_off_leaves_the_others_their_answer(far_kube: Ku
         await left
 
 
-async def test_a_request_names_no_more_workloads_than_fit(admin: Kube, far_kube: Kube, namespace: str):
-    counted = Counted.of(far_kube)
+async def test_a_request_names_no_more_workloads_than_fit(admin: Kube, kube: Kube, namespace: str):
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
     made = await pod(admin, namespace, f"w-{MOST}")
     asked = [named(gathered.of("v1", "Pod", namespace, f"w-{number}")) for number in range(MOST + 1)]
@@ -127,20 +127,20 @@ async def test_a_request_names_no_more_workloads_than_fit(admin: Kube, far_kube:
     assert [labels.count("w-") for labels in counted.reads] == [MOST, 1]
 
 
-async def test_who_shares_a_read_that_the_closing_of_the_client_breaks_off_is_told(far_kube: Kube, namespace: str):
+async def test_who_shares_a_read_that_the_closing_of_the_client_breaks_off_is_told(kube: Kube, namespace: str):
     class Closed(Counted):
         async def find(self, *_: Any, **__: Any) -> Any:
             raise asyncio.CancelledError
 
-    gathered = Gathered(Closed.of(far_kube))
+    gathered = Gathered(Closed.of(kube))
     async with asyncio.timeout(5):
         asked = [gathered.find("v1", "Pod", "a", namespace) for _ in range(2)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in answers] == [Unreachable, Unreachable]
 
 
-async def test_one_object_is_read_once_for_all_who_ask_during_a_read(admin: Kube, far_kube: Kube, namespace: str):
-    counted = Counted.of(far_kube)
+async def test_one_object_is_read_once_for_all_who_ask_during_a_read(admin: Kube, kube: Kube, namespace: str):
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
 
     def ask(name: str) -> asyncio.Task[Any]:
@@ -166,8 +166,8 @@ async def by_name(gathered: Gathered, namespace: str, wanted: list[str], **more:
     return [type(one) if isinstance(one, BaseException) else one and one["metadata"]["name"] for one in answers]
 
 
-async def test_many_names_are_looked_up_in_one_list(admin: Kube, far_kube: Kube, namespace: str):
-    counted = Counted.of(far_kube)
+async def test_many_names_are_looked_up_in_one_list(admin: Kube, kube: Kube, namespace: str):
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
     there = [await pod(admin, namespace, "a") for _ in range(3)]
     wanted = [*there, *(f"absent-{number}" for number in range(MANY - 3)), there[0]]
@@ -175,8 +175,8 @@ async def test_many_names_are_looked_up_in_one_list(admin: Kube, far_kube: Kube,
     assert (counted.reads, counted.gets) == ([""], [])
 
 
-async def test_few_names_are_read_each_by_itself(admin: Kube, far_kube: Kube, namespace: str):
-    counted = Counted.of(far_kube)
+async def test_few_names_are_read_each_by_itself(admin: Kube, kube: Kube, namespace: str):
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
     there = await pod(admin, namespace, "a")
     assert await by_name(gathered, namespace, [there, "absent"]) == [there, None]
@@ -184,10 +184,10 @@ async def test_few_names_are_read_each_by_itself(admin: Kube, far_kube: Kube, na
 
 
 async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
-    admin: Kube, far_kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
+    admin: Kube, kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batch, "PER_NAME", 0)
-    counted = Counted.of(far_kube)
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
     there = [await pod(admin, namespace, "a") for _ in range(2)]
     wanted = [*there, *(f"absent-{number}" for number in range(AT_ONCE))]
@@ -198,11 +198,11 @@ async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
 
 
 async def test_a_list_that_was_broken_off_is_tried_again_later(
-    admin: Kube, far_kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
+    admin: Kube, kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batch, "PER_NAME", 0)
     monkeypatch.setattr(batch, "COSTLY_SECONDS", 0.05)
-    counted = Counted.of(far_kube)
+    counted = Counted.of(kube)
     gathered = Gathered(counted)
     wanted = [await pod(admin, namespace, "a"), *(f"absent-{number}" for number in range(MANY))]
     for _ in range(2):
@@ -235,14 +235,14 @@ async def test_who_may_read_but_not_list_is_answered_name_by_name(admin: Kube, n
     ("status", "alone"), [(405, True), (500, True), (0, False), (401, False), (429, False)], ids=lambda one: str(one)
 )
 async def test_a_list_that_fails_is_replaced_by_reads_of_each_if_these_may_be_answered(
-    far_kube: Kube, namespace: str, status: int, alone: bool
+    kube: Kube, namespace: str, status: int, alone: bool
 ):
     class Failing(Counted):
         async def list(self, *_: Any, **__: Any) -> Any:
             sort = KubeError if status == 405 else Unreachable
             raise sort(status, "Planted", "planted")
 
-    failing = Failing.of(far_kube)
+    failing = Failing.of(kube)
     wanted = [f"absent-{number}" for number in range(MANY)]
     gathered = Gathered(failing)
     answers = await by_name(gathered, namespace, wanted)

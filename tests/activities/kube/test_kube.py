@@ -391,7 +391,7 @@ class TestOnACluster:
             begun = asyncio.get_running_loop().time()
             with pytest.raises(Unreachable):
                 await far_kube.get("v1", "Namespace", "kube-system")
-            assert asyncio.get_running_loop().time() - begun < 2.0
+            assert asyncio.get_running_loop().time() - begun < 15.0
             assert far_kube.sight.blind
         line.mend()
         await far_kube.get("v1", "Namespace", "kube-system")
@@ -399,8 +399,8 @@ class TestOnACluster:
         assert far_kube.sight.intervals(EPOCH)
 
     async def test_waiting_for_a_slot_is_not_waiting_for_the_server(self, stack: Any):
-        async with await Kube.connect(str(stack.kubeconfig), pool_size=1, timeout=2.0) as kube:
-            await asyncio.gather(*(kube.get("v1", "Namespace", "kube-system") for _ in range(50)))
+        async with await Kube.connect(str(stack.kubeconfig), pool_size=1, timeout=10.0) as kube:
+            await asyncio.gather(*(kube.get("v1", "Namespace", "kube-system") for _ in range(500)))
             assert not kube.sight.intervals(EPOCH)
 
     async def test_renewed_credentials_are_read_again(self, worker_kubeconfig: Path, tmp_path: Path):

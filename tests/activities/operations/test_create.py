@@ -232,7 +232,7 @@ async def test_a_used_up_quota_is_a_failure_when_patience_ends(bench: Bench):
 async def test_patience_is_not_renewed_by_another_try(bench: Bench):
     await limited(bench.admin, bench.namespace, QUOTA)
     await bench.prepare()
-    created = await asyncio.wait_for(bench.create(patience=30.0, earlier=[{"borne": 29.9}]), 3)
+    created = await asyncio.wait_for(bench.create(patience=30.0, earlier=[{"borne": 29.9}]), 20)
     assert created.failure is not None
 
 

@@ -14,6 +14,7 @@ from holdfast.local import Stack
 from holdfast.model import OperationKind, Status
 from tests.e2e.crash.scene import Scene, open_scene, pod
 from tests.e2e.ground.site import job, until
+from tests.e2e.rows.test_rows_reset import quiet
 from tests.e2e.witness.audit import Request
 from tests.quotas import limited
 
@@ -55,7 +56,7 @@ async def test_away_while_running(scene: Scene, how: str, seconds: float):
     await scene.submit(job())
     await scene.reach("Running")
     writes = _touched(scene)
-    length = (await scene.handle.describe()).history_length
+    length = len(await quiet(scene.handle))
     if how == "black hole":
         scene.proxy.black_hole()
     elif how == "refuse":
@@ -204,7 +205,7 @@ async def test_U1_25_failing_observations_restart_nothing(scene: Scene):
 async def test_U1_25_failing_observations_of_a_healthy_job_cost_nothing(scene: Scene):
     await scene.submit(job(), failureGracePeriodDuration="0s", warmupGracePeriodDuration="3s")
     await scene.reach("Running")
-    length = (await scene.handle.describe()).history_length
+    length = len(await quiet(scene.handle))
     scene.proxy.reset()
 
     async def enough() -> bool:

@@ -16,10 +16,11 @@ from tests.e2e.ground.site import Site, appwrapper
 from tests.e2e.ground.space import Space
 from tests.e2e.ground.terminal import command
 from tests.e2e.nodes.test_real_node import FOREVER, containers
+from tests.e2e.witness.goodput import LATE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.asyncio(loop_scope="session")]
-TOLERANCE = 4.0
-"""Seconds by which a bucket may begin later than the witness says: the news takes a moment on a busy machine."""
+EARLY = 4.0
+"""Seconds by which a bucket may begin earlier than the witness says. News may come late: see `goodput.LATE`."""
 MAIN = f"""trap 'sleep 2; exit 0' TERM
 case $HOLDFAST_ATTEMPT in
 1) sleep 10; exit 7;;
@@ -124,7 +125,7 @@ async def test_P5_each_bucket_is_what_the_containers_and_the_audit_log_say(real:
     witnessed = [*(at for _, at in steps), seen.gone(3)]
     late = [(one - other).total_seconds() for one, other in zip(counted, witnessed, strict=True)]
     assert late[3] == 0, "the failure counts from the container's own time on, whenever the news of it came"
-    assert late == pytest.approx([0] * len(late), abs=TOLERANCE), f"{late} s after {steps}"
+    assert all(-EARLY <= one <= LATE.total_seconds() for one in late), f"{late} s after {steps}"
     paid = {(one["cause"], one["node"]) for one in ledger["charges"] if one["bucket"] in {"detecting", "pausing"}}
     assert paid == {("App", "real")}
     assert {one["cause"] for one in ledger["spans"] if one["bucket"] == "suspended"} == {"SuspendRequested"}

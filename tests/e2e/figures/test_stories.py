@@ -38,6 +38,10 @@ BLOCK = re.compile(
 
 It is typed once a workload is in a phase (whoever types it by hand is slower). It ends with this exit code, or 0.
 """
+READS = re.compile(r"(holdfast (status|explain|history|list) [^|;&]*\n)+")
+"""A block of commands that change nothing."""
+BUSY_SECONDS = 60
+"""How long a read that no worker answers in time is typed again: on a busy machine one may need longer than it waits."""
 RECORD = bool(os.environ.get("HOLDFAST_RECORD"))
 NAMESPACE, CLUSTER = "research", "dev"
 """The names that the pages use for the namespace and the cluster of whoever reads them."""
@@ -148,7 +152,7 @@ class Reader:
         for block in BLOCK.finditer(text):
             if block["phase"]:
                 await self.until(block["name"], block["phase"])
-            printed = await self.type(block["typed"], int(block["code"] or 0))
+            printed = await self._printed(block["typed"], int(block["code"] or 0))
             if RECORD:
                 shown = f"```\n{printed.rstrip()}\n```\n" if block["shown"] is not None else ""
                 recorded += [text[end : block.start()], f"{block['mark']}\n```bash\n{block['typed']}```\n{shown}"]
@@ -158,6 +162,15 @@ class Reader:
         assert end, "a story has something to type"
         if RECORD:
             await asyncio.to_thread(page.write_text, "".join(recorded) + text[end:], encoding="utf-8")
+
+    async def _printed(self, typed: str, code: int) -> str:
+        """Type a block, and again while it only reads and no worker answers in time."""
+        end = asyncio.get_running_loop().time() + BUSY_SECONDS
+        while True:
+            printed = await self.type(typed, code)
+            answered = not READS.fullmatch(typed) or not re.search(r"^stale\b", printed, re.MULTILINE)
+            if answered or asyncio.get_running_loop().time() > end:
+                return printed
 
     async def submit(self, document: dict[str, Any]) -> None:
         """Submit a document by the command line."""

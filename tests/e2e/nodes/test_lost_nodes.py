@@ -290,12 +290,12 @@ async def test_L8_broken_hardware_is_down_at_once_and_kept_free_until_it_is_soun
             async def kept_free() -> bool:
                 return is_tainted(await space.site.kube.get("v1", "Node", bad), space.site)
 
-            await until(kept_free, 20, "it takes no pods")
+            await until(kept_free, 90, "it takes no pods")
             await nodes.condition(bad, FAULT, "False")
             await stands(space.site, bad, NodeState.HEALTHY)
 
             async def let_back() -> bool:
                 return not await kept_free()
 
-            await until(let_back, 30, "it takes pods again")
+            await until(let_back, 90, "it takes pods again")
         assert (await space.site.status(other)).restarts == 0, "its policy says nothing of hardware"

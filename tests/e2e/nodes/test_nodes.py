@@ -134,7 +134,7 @@ async def test_D21_nodes_marked_before_an_attempt_are_avoided_by_it(space: Space
                 assert all(len(node["spec"]["taints"]) == 1 for node in found), "others' pods are free to go there"
                 return all(label in node["metadata"]["labels"] for node in found)
 
-            await until(labelled, 30, "marked nodes bear the label")
+            await until(labelled, 90, "marked nodes bear the label")
         handle = await running(space, nodes)
         assert await places(space, 1) <= {good, other}, "the scheduler's own choice"
         status = await space.reach(handle, "Running", 1)

@@ -193,7 +193,7 @@ async def test_X7_a_server_of_another_authority_is_not_believed(
 async def test_X7_rotated_certificates_are_used_and_no_task_is_lost(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    life = timedelta(seconds=12)
+    life = timedelta(seconds=24)
     used = server.authority.sign("rotated", ends=life)
     over = time.monotonic() + life.total_seconds()
     old = Pair(tmp_path / "old.crt", tmp_path / "old.key")
@@ -202,7 +202,7 @@ async def test_X7_rotated_certificates_are_used_and_no_task_is_lost(
     asking = await TemporalConnector(settings(server, server.client), server.address, Runtime.default()).connect()
     async with working(given) as work:
         assert await (await work.task(asking)) == 1
-        long = await work.task(asking, 18)
+        long = await work.task(asking, 30)
         await asyncio.sleep(1)
         # A certificate that the server does not take leaves the worker as it is.
         used.replace(Authority(tmp_path / "other", "another authority").sign("client"))

@@ -205,7 +205,7 @@ async def test_an_idle_stream_is_opened_anew_without_blindness(
         await asyncio.sleep(5)
         assert informer._failures == 0
         await config_map(ground, "two")
-        await until(lambda: "two" in seen.names, 3)
+        await until(lambda: "two" in seen.names, 20)
         assert (informer.sight.blind, seen.puts) == (False, 2)
 
 

@@ -143,7 +143,7 @@ async def test_an_api_server_away_is_blindness_and_nothing_is_missing(ground: Gr
         assert [await ground.signals(well), (await ground.told(sick))[-1].failures] == [before, ()]
         await ground.proxy.restore()
         seen = await ground.wait_told(sick, lambda seen: seen.failures)
-        assert [span.end - span.begin >= timedelta(seconds=4) for span in seen.blind] == [True]
+        assert any(span.end - span.begin >= timedelta(seconds=4) for span in seen.blind)
         await asyncio.sleep(3)
         assert not any(one.missing for one in [*await ground.told(sick), *await ground.told(well)])
         assert await ground.signals(well) == before
