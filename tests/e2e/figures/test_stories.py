@@ -41,7 +41,7 @@ It is typed once a workload is in a phase (whoever types it by hand is slower). 
 READS = re.compile(r"(holdfast (status|explain|history|list) [^|;&]*\n)+")
 """A block of commands that change nothing."""
 BUSY_SECONDS = 60
-"""How long a read that no worker answers in time is typed again: on a busy machine one may need longer than it waits."""
+"""How long a read is typed again that no worker answers in time: a busy one may need longer than it waits."""
 RECORD = bool(os.environ.get("HOLDFAST_RECORD"))
 NAMESPACE, CLUSTER = "research", "dev"
 """The names that the pages use for the namespace and the cluster of whoever reads them."""
