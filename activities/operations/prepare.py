@@ -310,14 +310,18 @@ async def _check_and_anchor(site: Site, given: PrepareInput, pulse: Pulse, *, re
     await site.confirm(given.target)
     _check_names(given)
     await until_permitted(site, given, pulse)
-    await refuse_revived(site, given.target, given.attempt)
+    # At the first attempt there is most likely no anchor: making it says so. Every attempt is owned by one.
+    expected = given.attempt > 1 or given.anchored or given.target.anchor is not None
+    if expected:
+        await refuse_revived(site, given.target, given.attempt)
     if given.target.anchor is None:
         if rehearses:
             await rehearse(site, given)
         contents = AnchorInput(plan=given.plan, spec_hash=given.spec_hash)
-        # At the first attempt there is most likely none: making it says so.
-        expected = given.attempt > 1 or given.anchored
-        return await ensure_anchor(site, given.target, contents, pulse, expected=expected)
+        anchor, is_made = await ensure_anchor(site, given.target, contents, pulse, expected=expected)
+        if not (expected or is_made):
+            await refuse_revived(site, given.target, given.attempt)
+        return anchor
     resource = await _resource(site, given)
     if rehearses:
         await rehearse(site, _as_placed(given, resource))

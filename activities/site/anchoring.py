@@ -43,8 +43,10 @@ async def anchor_early(site: Site, target: Target, given: AnchorInput, pulse: Pu
     return True
 
 
-async def ensure_anchor(site: Site, target: Target, given: AnchorInput, pulse: Pulse, *, expected: bool) -> Object:
-    """Return our anchor, and create it if there is none; an anchor that an ended workload left behind is replaced.
+async def ensure_anchor(
+    site: Site, target: Target, given: AnchorInput, pulse: Pulse, *, expected: bool
+) -> tuple[Object, bool]:
+    """Return our anchor, and whether this created it; an anchor that an ended workload left behind is replaced.
 
     Args:
         site: the cluster.
@@ -67,23 +69,24 @@ async def ensure_anchor(site: Site, target: Target, given: AnchorInput, pulse: P
             except AlreadyExists:
                 continue
             site.known.keep(target, anchor)
-            return anchor
+            return anchor, True
         metadata, ours, released = anchor["metadata"], is_ours(site, target, anchor), not is_held(anchor)
         try:
             if ours and not released:
                 # If it is being deleted, that is a request that the next look at it will find.
-                return anchor
+                return anchor, False
             if "deletionTimestamp" in metadata and released:
                 pulse.say(f"waiting for the old anchor {target.name} to go")
                 await asyncio.sleep(_WAIT_SECONDS)
             elif ours:
                 finalizers = [*(metadata.get("finalizers") or ()), names.FINALIZER]
-                return await kube.patch(
+                held = await kube.patch(
                     *key,
                     uid=metadata["uid"],
                     resource_version=metadata["resourceVersion"],
                     patch={"metadata": {"finalizers": finalizers}},
                 )
+                return held, False
             elif released:
                 await kube.delete(*key, uid=metadata["uid"])
             else:

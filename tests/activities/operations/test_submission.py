@@ -234,10 +234,11 @@ async def enable(bench: Bench, value: str | None) -> None:
 
 
 class TestOtherAttempts:
-    async def test_a_later_attempt_is_not_begun_before(self, bench: Bench):
+    @pytest.mark.parametrize("attempt", [1, 2])
+    async def test_a_later_attempt_is_not_begun_before(self, bench: Bench, attempt: int):
         bench.attempt = 3
         await bench.prepare()
-        bench.attempt = 2
+        bench.attempt = attempt
         with pytest.raises(ApplicationError, match="the cluster holds attempt 3") as caught:
             await bench.prepare()
         assert (caught.value.type, caught.value.details) == (names.ERROR_FOREIGN_ATTEMPT, (3,))
