@@ -31,7 +31,7 @@ from holdfast.activities.operations.remains import (
     owner_among,
     remnants_of,
 )
-from holdfast.activities.operations.report import applied, apply_report, tell_events, unlist
+from holdfast.activities.operations.report import applied, apply_report, tell_events
 from holdfast.activities.site.anchor import delete_held, release_anchor
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
@@ -139,11 +139,11 @@ async def _until_gone(
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
-        reported = told = deleted = False
+        reported, told, deleted = is_told, False, False
         while True:
             try:
                 quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, UNTOLD_LAST, UNTOLD_A_SECOND)
-                reported = reported or (not quick and await _report_begun(site, given, pulse, is_told=is_told))
+                reported = reported or (not quick and await _report_begun(site, given, pulse))
                 if not known:
                     owners = await attempts_of(site, given.target)
                     refuse_foreign(owners, given.attempt)
@@ -192,16 +192,13 @@ def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time(), grace)
 
 
-async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse, *, is_told: bool) -> bool:
+async def _report_begun(site: Site, given: RemoveInput, pulse: Pulse) -> bool:
     """Write the status that the deletion begins, which keeps a preparation from creating anything more (record 0065).
 
     A request that is not answered does not hold the deletion up; only its proof waits for it.
     """
     try:
-        if is_told:
-            await unlist(site, given.target, given.report)
-        else:
-            await applied(site, given.target, given.report, tells=False)
+        await applied(site, given.target, given.report, tells=False)
     except Unreachable as error:
         pulse.say(f"reporting: the API server does not answer: {error.message}")
         return False

@@ -14,7 +14,7 @@ from holdfast.activities.kube.client import Conflict, NotFound
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.operations.observe import look
 from holdfast.activities.operations.remove import remove
-from holdfast.activities.operations.report import apply_report, write_over
+from holdfast.activities.operations.report import apply_report, patch_status, write_over
 from holdfast.activities.site.anchor import is_ours, key_of, sequence_of
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, tries
 from holdfast.model import Observation
@@ -37,7 +37,7 @@ async def reset(site: Site, given: ResetInput) -> Reset:
         return Reset(confirmed=begun, seen=seen)
     try:
         # Whoever has looked has also marked, and so told, that it begins.
-        removed = await remove(site, given.removal, is_told=seen is not None)
+        removed = await remove(site, given.removal, is_told=seen is not None and _tells_at_once(given))
         return Reset(confirmed=True, seen=seen, removed=removed)
     except asyncio.CancelledError:
         if not is_broken_off():
@@ -96,8 +96,16 @@ def _is_marked(site: Site, given: ResetInput, anchor: Mapping[str, Any] | None) 
     return given.mark in {mapping(anchor.get("status")).get("removal"), annotations.get(names.ANNOTATION_REMOVAL)}
 
 
+def _tells_at_once(given: ResetInput) -> bool:
+    """Whether the mark comes with the report of the removal: that follows the Services, which go first (row L30)."""
+    return not given.removal.report.unlist
+
+
 async def _mark(site: Site, given: ResetInput) -> _Mark:
-    """Mark the anchor, which then shows the report of the removal, that it begins, unless a later report is there."""
+    """Mark the anchor that the removal begins, with its report if nothing goes before that.
+
+    A later report on the anchor prevents it.
+    """
     target = given.target
     while True:
         remembered = site.known.take(target)
@@ -111,7 +119,11 @@ async def _mark(site: Site, given: ResetInput) -> _Mark:
                 continue  # Memory does not prove what is written: read the anchor.
             return _Mark.PREVENTED
         with suppress(Conflict, NotFound):
-            marked = await write_over(site, target, anchor, given.removal.report, {"removal": given.mark})
+            mark = {"removal": given.mark}
+            if _tells_at_once(given):
+                marked = await write_over(site, target, anchor, given.removal.report, mark)
+            else:
+                marked = await patch_status(site.kube, key_of(target), anchor, mark)
             if not _is_marked(site, given, marked):  # The kind's definition is of before there was this field.
                 marked = await site.kube.patch(
                     *key_of(target),
