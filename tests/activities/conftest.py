@@ -82,7 +82,7 @@ def far_kubeconfig(worker_config: dict[str, Any], line: Line, tmp_path: Path) ->
 async def far_kube(far_kubeconfig: Path) -> AsyncIterator[Kube]:
     """A worker's client at the end of that line, soon out of patience."""
     path = far_kubeconfig
-    async with await Kube.connect(str(path), connect_timeout=2.0, timeout=2.5) as kube:
+    async with await Kube.connect(str(path), connect_timeout=0.5, timeout=1.0) as kube:
         yield kube
 
 

@@ -13,8 +13,19 @@ from holdfast import names
 from holdfast.activities.kube.client import Object
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.site.anchor import key_of
-from holdfast.model import Attempt, ComponentView, Failure, FailureClass, Observation, Scope, Stage, State, Workload
+from holdfast.model import (
+    Attempt,
+    ComponentView,
+    Failure,
+    FailureClass,
+    Observation,
+    Scope,
+    Stage,
+    State,
+    Workload,
+)
 from holdfast.model.calls.cluster import ObserveInput, Reset, ResetInput
+from holdfast.model.life.report import Entry
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.promise import memory_of
 from holdfast.policy.loop.turn import turn
@@ -113,6 +124,22 @@ async def test_A6_the_mark_and_the_report_of_the_removal_are_one_write(bench: Be
     assert (await reset(bench, given)).confirmed
     before = asked[: next(at for at, one in enumerate(asked) if one.startswith("DELETE"))]
     assert [one for one in before if not one.startswith(("GET", "LIST"))] == ["PATCH status"]
+
+
+@pytest.mark.row("L30", level="e2e")
+async def test_L30_services_go_after_the_mark_and_before_the_report(bench: Bench):
+    given = await promised(bench)
+    await lose_pod(bench)
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}], "selector": {"app": "x"}}}
+    made = await bench.admin.create({**service, "metadata": {"name": "serve", "namespace": bench.namespace}})
+    report = given.removal.report.model_copy(update={"unlist": (Entry(name="serve", uid=made["metadata"]["uid"]),)})
+    removal = given.removal.model_copy(update={"report": report})
+    asked = asked_of(bench)
+    assert (await reset(bench, given.model_copy(update={"removal": removal}))).confirmed
+    first = next(at for at, one in enumerate(asked) if one.startswith("DELETE"))
+    changes = [one for one in asked[: first + 3] if not one.startswith(("GET", "LIST"))]
+    assert changes[:3] == ["PATCH status", "DELETE serve", "PATCH status"]
+    assert await bench.admin.find("v1", "Service", "serve", bench.namespace) is None
 
 
 async def test_A6_a_worker_that_took_over_reads_the_anchor_once(bench: Bench):

@@ -181,7 +181,11 @@ async def test_L14_it_does_not_ask_its_queue_before_its_data_sets_lie_ready(grou
     ground.store.start()
     await reads.signal(names.SIGNAL_RETRY, "")
     await ground.stages(reads, Reason.QUEUED)
-    assert (await session.queue("one").status()).waiting == 1
+
+    async def asked() -> bool:
+        return (await session.queue("one").status()).waiting == 1
+
+    await until(asked, 60, "its queue has heard of it")
     await ground.space.complete("bare")
     await ground.space.reach(reads, "Running", 1)
 
