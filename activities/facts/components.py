@@ -194,7 +194,7 @@ def _standing(component: PlannedComponent, view: ComponentView, found: ObjectFac
     """Return the fields of `CopyCounts` in which one copy counts; empty if it is gone."""
     if view.complete:
         return ["succeeded"]
-    if view.failed or (_is_pod(component) and view.pods.failed):
+    if view.failed or (is_pod(component) and view.pods.failed):
         return ["failed"]
     if not view.uid and found is not UNSEEN:
         return []
@@ -213,7 +213,8 @@ def _is_job(component: PlannedComponent) -> bool:
     return (component.api_version, component.kind) == ("batch/v1", "Job")
 
 
-def _is_pod(component: PlannedComponent) -> bool:
+def is_pod(component: PlannedComponent) -> bool:
+    """Whether a component is itself a pod."""
     return (component.api_version, component.kind) == ("v1", "Pod")
 
 
@@ -239,7 +240,7 @@ def _count(
         states[pod.state] += 1
     failed = [pod for pod in pods if pod.state is PodState.FAILED]
     displaced = [pod for pod in pods if pod.state is PodState.TERMINATING and pod.reason]
-    if _is_pod(component):
+    if is_pod(component):
         unreplaced = len(failed)  # It has no controller that would replace it.
     else:
         going, succeeded = states[PodState.PENDING] + states[PodState.RUNNING], states[PodState.SUCCEEDED]

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.facts import refused_pods, unprepared
+from holdfast.activities.facts.components import is_pod
 from holdfast.activities.facts.nodes import STRANDED, NodeMark
 from holdfast.activities.facts.objects import ObjectFacts, component_facts, object_facts
 from holdfast.activities.facts.pod_waits import groups
@@ -16,7 +17,7 @@ from holdfast.activities.facts.pods import PodFacts, pod_facts
 from holdfast.activities.facts.snapshot import ENDED, selection_in, summarize
 from holdfast.activities.kube.client import Forbidden, UnknownKind, Unreachable
 from holdfast.activities.kube.owners import named
-from holdfast.activities.kube.raw import mapping, mappings, time_of
+from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.nodes.marks import LEASE
 from holdfast.activities.objects.ancestry import ancestry
 from holdfast.activities.objects.attempts import attempts_of, others
@@ -27,7 +28,6 @@ from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, only
 from holdfast.model import FailureClass, Quiet
 from holdfast.model.calls.cluster import Observation, ObserveInput, PlannedComponent
 
-POD: Final = ("v1", "Pod")
 LEASES_ASKED = 32
 """Above this number of nodes, all leases of the cluster are listed in one request."""
 
@@ -65,7 +65,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     """
     target, kube = given.target, site.kube
     # One shared read serves many workloads that lost their nodes together.
-    pods = await site.gathered.listed(*POD, target.namespace, target.workload_uid, _pod_and_component)
+    pods = await site.gathered.listed("v1", "Pod", target.namespace, target.workload_uid, _pod_and_component)
     at = datetime.now(UTC)
     owner_name = target.attempt_name(given.attempt)
     anchor, owners = await asyncio.gather(
@@ -164,12 +164,12 @@ async def _quietest(site: Site, pods: Sequence[PodFacts], attempt: int) -> Quiet
 
 def _pod_and_component(raw: Mapping[str, Any]) -> tuple[PodFacts, ObjectFacts | None]:
     """Return what a look needs of a pod, and of the component that it is itself if an attempt owns it."""
-    owners = mappings(mapping(raw["metadata"]).get("ownerReferences"))
-    is_bare = any(one.get("kind") == names.ATTEMPT_KIND for one in owners)
-    return pod_facts(raw), _bare_pod(raw) if is_bare else None
+    facts = pod_facts(raw)
+    is_bare = facts.controller is not None and facts.controller.kind == names.ATTEMPT_KIND
+    return facts, _bare_pod(raw) if is_bare else None
 
 
-_bare_pod: Final = component_facts(*POD)
+_bare_pod: Final = component_facts("v1", "Pod")
 
 
 async def _component(
@@ -190,7 +190,7 @@ async def _component(
         Unreachable: if the API server does not answer other reads either.
     """
     target = given.target
-    if (component.api_version, component.kind) == POD and bare.keys() >= {*component.object_names}:
+    if is_pod(component) and bare.keys() >= {*component.object_names}:
         return [bare[name] for name in component.object_names]
     facts = component_facts(component.api_version, component.kind)
     for _ in range(2):
