@@ -6,6 +6,7 @@ An answer always comes from a read that began after the caller asked, so it prov
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -23,7 +24,7 @@ MANY = 4
 PER_NAME = 30
 """A list that holds more objects for each name that is asked for costs more than it saves."""
 COSTLY_SECONDS = 5.0
-"""For so long no list is tried again where it held too many objects, or failed."""
+"""For so long no list is tried again where it failed, or for less than twice as many names where it held too many."""
 
 
 Keep = Callable[[Object], Any]
@@ -110,6 +111,16 @@ class _TooLarge(Exception):
     """A list holds many more objects than were asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Costly:
+    """Where a list held too many objects, or failed."""
+
+    until: float
+    """By the loop's clock."""
+    least: float
+    """With fewer names that are asked for at once, no list is tried until then."""
+
+
 class Gathered:
     """Reads objects by the uid of their workload, or by name, for several workloads at once; one object for all."""
 
@@ -119,7 +130,7 @@ class Gathered:
         self._lists = _Lanes(self._list, MOST)
         self._objects = _Lanes(self._find)
         self._named = _Lanes(self._find_named)
-        self._costly: dict[_Named, float] = {}
+        self._costly: dict[_Named, _Costly] = {}
 
     async def of(self, api_version: str, kind: str, namespace: str, workload_uid: str) -> list[Object]:
         """Return the objects of a kind with a workload's uid; for pods, of which there may be thousands, a `pod_trace`.
@@ -165,12 +176,15 @@ class Gathered:
     async def _find_named(self, key: _Named, asked: Sequence[str]) -> Mapping[str, Object | KubeError | None]:
         now = asyncio.get_running_loop().time()
         wanted = set(asked)
-        if len(wanted) >= MANY and self._costly.get(key, now) <= now:
+        self._costly = {one: costly for one, costly in self._costly.items() if costly.until > now}
+        least = self._costly[key].least if key in self._costly else MANY
+        if len(wanted) >= least:
             try:
                 return await self._look_up(key, wanted)
             except (_TooLarge, KubeError) as error:
-                self._costly = {one: until for one, until in self._costly.items() if until > now}
-                self._costly[key] = asyncio.get_running_loop().time() + COSTLY_SECONDS
+                until = asyncio.get_running_loop().time() + COSTLY_SECONDS
+                least = 2 * len(wanted) if isinstance(error, _TooLarge) else math.inf
+                self._costly[key] = _Costly(until, least)
                 if isinstance(error, Unreachable) and not error.is_one_kinds:
                     raise
                 # Another's object may be unreadable, or the kind may not be listed, where these can be read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -76,8 +76,11 @@ async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Re
         tells_late = _shows_its_end(site, given)
         with site.precedence.asking() as has_asked, _together(site, ends=tells_late).member():
             rounds = _Graceful(site, given, deadline, following, has_asked)
+            # What must be read or done before the deletion is left to the rounds.
+            begins = tells_late and given.evidence_of is None and not given.deletes_first
+            begin = rounds.begin if begins else None
             removed = await _until_gone(
-                site, given, rounds, deadline, following, tells_late=tells_late, is_told=is_told
+                site, given, rounds, deadline, following, begin=begin, tells_late=tells_late, is_told=is_told
             )
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
@@ -125,11 +128,13 @@ async def _until_gone(
     deadline: Deadline,
     following: Following | None = None,
     *,
+    begin: Callable[[], Awaitable[None]] | None = None,
     tells_late: bool = False,
     is_told: bool = False,
 ) -> Removed:
     """Run rounds until all is proven gone, or time is up.
 
+    `begin`: goes before the first round, if given; what it could not do is left to the rounds.
     `tells_late`: whether the anchor need not show that it has begun, unless it lasts.
     `is_told`: whether the anchor shows that already.
     """
@@ -140,6 +145,10 @@ async def _until_gone(
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
         reported, told, deleted = is_told, False, False
+        if begin is not None:
+            with suppress(Unreachable):
+                await begin()
+            await _together(site, ends=tells_late).sleep(POLL_FIRST, POLL_LAST)
         while True:
             try:
                 quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, UNTOLD_LAST, UNTOLD_A_SECOND)
@@ -244,12 +253,27 @@ class _Graceful:
         self.evidence: Evidence | None = None
         self.refused: dict[str, str] = {}
 
-    async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
-        """Delete the owner; look in full once it is gone, and now and then before that, to report what is left."""
-        await self._following.look()
+    async def begin(self) -> None:
+        """Delete the owner by the uid that is on record, before anything is read.
+
+        An attempt of another memory is refused by the round that follows: the uid is that of an attempt of this one.
+        """
+        await self._learn_between()
+        given = self._given
+        name, namespace = given.target.attempt_name(given.attempt), given.target.namespace
+        owner = {"metadata": {"name": name, "namespace": namespace, "uid": given.owner_uid}}
+        await _delete_owner(self._site, owner, self.refused)
+        await self._give_way()
+
+    async def _learn_between(self) -> None:
         if not self._learned:
             await learn_between(self._site, self._given)
             self._learned = True
+
+    async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
+        """Delete the owner; look in full once it is gone, and now and then before that, to report what is left."""
+        await self._following.look()
+        await self._learn_between()
         owners = owners if owners is not None else await attempts_of(self._site, self._given.target)
         owner = owner_among(owners, self._given)
         if not self._looked_for_evidence:
@@ -427,7 +451,11 @@ async def _delete_owners(site: Site, given: RemoveInput, owner: Object, refused:
         if "deletionTimestamp" in one["metadata"]:
             refused.pop(one["metadata"]["uid"], None)
         else:
-            await _try_delete(site, one, names.API_VERSION, names.ATTEMPT_KIND, refused, propagation="Foreground")
+            await _delete_owner(site, one, refused)
+
+
+async def _delete_owner(site: Site, owner: Mapping[str, Any], refused: dict[str, str]) -> None:
+    await _try_delete(site, owner, names.API_VERSION, names.ATTEMPT_KIND, refused, propagation="Foreground")
 
 
 async def _try_delete(

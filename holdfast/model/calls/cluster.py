@@ -526,7 +526,8 @@ class RemoveInput(Payload):
     """The status applied when all is proven gone."""
     everything: bool = False
     """Whether to remove every attempt of this workload that is found. Otherwise a higher one than `attempt` belongs to
-    another memory, unknown here: then nothing is deleted (`ForeignAttempt`, not retried)."""
+    another memory, unknown here: then nothing is deleted (`ForeignAttempt`, not retried), but for the attempt itself
+    where the workload has ended."""
     strip_finalizers: bool = False
     """Whether a forced removal removes foreign finalizers from objects whose deletion does not complete (row U2). Never
     from the attempt's owner or the anchor, and never the garbage collector's own."""

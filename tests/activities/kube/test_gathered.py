@@ -197,6 +197,18 @@ async def test_a_list_of_many_others_is_broken_off_and_not_tried_again_at_once(
     assert sorted(counted.gets) == sorted(2 * wanted)
 
 
+async def test_a_list_that_was_broken_off_is_tried_again_for_twice_as_many_names(
+    kube: Kube, namespace: str, admin: Kube, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(batch, "PER_NAME", 0)
+    counted = Counted.of(kube)
+    gathered = Gathered(counted)
+    wanted = [await pod(admin, namespace, "a"), *(f"absent-{number}" for number in range(2 * MANY - 1))]
+    for many, lists in [(MANY, 1), (2 * MANY - 1, 1), (2 * MANY, 2), (2 * MANY, 2)]:
+        await by_name(gathered, namespace, wanted[:many])
+        assert len(counted.reads) == lists, f"{many} names"
+
+
 async def test_a_list_that_was_broken_off_is_tried_again_later(
     admin: Kube, kube: Kube, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):

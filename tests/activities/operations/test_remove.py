@@ -81,6 +81,20 @@ def paged(bench: Bench) -> list[str]:
     return asked
 
 
+def later_key(bench: Bench) -> tuple[str, str, str, str]:
+    return names.API_VERSION, names.ATTEMPT_KIND, names.attempt_name("train", 2), bench.namespace
+
+
+async def later_attempt(bench: Bench) -> None:
+    """Make an attempt 2 of the workload, of which its workflow does not know."""
+    owner = await bench.owner()
+    assert owner is not None
+    api_version, kind, name, namespace = later_key(bench)
+    labels = {**owner["metadata"]["labels"], names.LABEL_ATTEMPT: "2"}
+    later = {"apiVersion": api_version, "kind": kind, "spec": {**owner["spec"], "attempt": 2}}
+    await bench.admin.create({**later, "metadata": {"name": name, "namespace": namespace, "labels": labels}})
+
+
 class TestGraceful:
     async def test_A8_one_foreground_deletion_and_then_the_proof(self, bench: Bench):
         bench.components = (config(), job(), deployment(), pod())
@@ -145,18 +159,24 @@ class TestGraceful:
     @pytest.mark.row("J15", level="e2e")
     async def test_J15_one_that_is_deleted_first_is_not_deleted_while_a_later_attempt_is_there(self, bench: Bench):
         await bench.launch()
-        owner = await bench.owner()
-        assert owner is not None
-        labels = {**owner["metadata"]["labels"], names.LABEL_ATTEMPT: "2"}
-        metadata = {"name": names.attempt_name("train", 2), "namespace": bench.namespace, "labels": labels}
-        later = {"apiVersion": names.API_VERSION, "kind": names.ATTEMPT_KIND, "metadata": metadata}
-        await bench.admin.create({**later, "spec": {**owner["spec"], "attempt": 2}})
+        await later_attempt(bench)
         with pytest.raises(ApplicationError) as refused:
             await bench.remove(deletes_first=True)
         assert refused.value.type == "ForeignAttempt"
         anchor = await bench.anchor()
         assert anchor is not None
         assert "deletionTimestamp" not in anchor["metadata"]
+
+    async def test_the_end_of_what_has_ended_is_refused_beside_a_later_attempt(self, bench: Bench):
+        """Its own attempt may be deleted before anything is read: all else stays."""
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED, attempt=1))
+        await later_attempt(bench)
+        with pytest.raises(ApplicationError) as refused:
+            await bench.remove(report=bench.report(phase=Phase.SUCCEEDED), release_anchor=True, delete_anchor=True)
+        assert refused.value.type == "ForeignAttempt"
+        anchor, later = await bench.anchor(), await bench.admin.find(*later_key(bench))
+        assert [one is not None and "deletionTimestamp" not in one["metadata"] for one in (anchor, later)] == [True] * 2
 
     @pytest.mark.row("J15", level="e2e")
     async def test_J15_one_that_is_deleted_first_is_held_until_all_else_is_gone(self, bench: Bench):
@@ -475,7 +495,7 @@ class TestAnchor:
         ending = {"release_anchor": True, "delete_anchor": not stays}
         given: dict[str, Any] = {"report": report, "report_gone": gone, **ending}
         assert (await bench.remove(**given)).gone
-        assert asked[:2] == ["GET attempts", "DELETE train-a1"]
+        assert asked[:2] == ["DELETE train-a1", "GET attempts"], "nothing is read before"
         told = ["POST events", "PATCH status", "GET attempts", "PATCH train"]
         end = told if stays else ["PATCH train", "DELETE train"]
         proof = asked[-len(end) - 2 :]  # Where deletion takes longer, it is looked at meanwhile.
@@ -495,7 +515,7 @@ class TestAnchor:
         event = Event(reason=Reason.CANCEL_REQUESTED, message="no longer wanted")
         report = bench.report(phase=Phase.SUCCEEDED, reason=Reason.DELETION_INITIATED, events=(event,))
         assert not (await bench.remove(2.5, report=report, release_anchor=True)).gone
-        assert asked[:2] == ["GET attempts", "DELETE train-a1"]
+        assert asked[:2] == ["DELETE train-a1", "GET attempts"], "nothing is read before"
         anchor = await bench.anchor()
         assert anchor is not None
         assert anchor["status"]["reason"] == Reason.DELETION_INITIATED
