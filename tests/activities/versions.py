@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -22,6 +25,14 @@ def aged(token: str) -> str:
     said: dict[str, Any] = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     assert said["rv"] > 2
     return base64.urlsafe_b64encode(json.dumps(said | {"rv": 2}).encode()).decode().rstrip("=")
+
+
+@asynccontextmanager
+async def alone(stack: Stack) -> AsyncIterator[None]:
+    """Be the only one whose cluster lets go of versions as the test says; processes of other tests wait."""
+    with (stack.directory / "versions.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        yield
 
 
 async def compact(stack: Stack, kube: Kube) -> None:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.activities.kube import pages
 from holdfast.activities.kube.client import Kube, Object, Unreachable
 from holdfast.local import Stack
-from tests.activities.versions import aged, compact
+from tests.activities.versions import aged, alone, compact
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 LIMIT = 2
@@ -43,7 +43,7 @@ class Late(Kube):
 @pytest.fixture
 async def late(stack: Stack, bare_namespace: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Late]:
     monkeypatch.setattr(pages, "PAUSE_FIRST", 0.01)
-    async with await Late.connect(str(stack.kubeconfig)) as kube:
+    async with alone(stack), await Late.connect(str(stack.kubeconfig)) as kube:
         kube.asked, kube.stack = [], stack
         for name in ("b", "c", "d", "e", "f"):
             await make(kube, bare_namespace, name)

@@ -22,7 +22,7 @@ from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.feeds import ANCHOR, ATTEMPT, NODE, Feeds
 from holdfast.worker.watch.informer import Informer, Standing, StreamSight
 from holdfast.worker.watch.pulse import Pulse
-from tests.activities.versions import compact
+from tests.activities.versions import alone, compact
 from tests.worker.ground import Ground
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
@@ -136,7 +136,7 @@ async def test_a_list_that_was_too_slow_is_begun_anew_in_pages_and_what_went_mea
         return await ask(self, path, query)
 
     monkeypatch.setattr(WorkerKube, "page", slow)
-    async with informing(ground, admin) as (informer, seen):
+    async with alone(stack), informing(ground, admin) as (informer, seen):
         await until(lambda: informer.settled, 60)
         assert seen.names == {"a", "c", "d", "e"}
         again = [bool(token) for token in asked[2:]]
