@@ -11,13 +11,15 @@ from typing import Final
 GIVEN_WAY: Final = 2.0
 """Seconds for which a removal lets looks go first at most: a look without an answer must not block it. The same for a
 proof that lets the deletions of others go first."""
+BEGINNING: Final = 1.0
+"""The same for each half of the start of a next attempt: a rack falls silent over ten seconds, not at once."""
 TOGETHER_FROM: Final = 4
 """With fewer removals in a process, each looks when it would."""
 TOGETHER_SECONDS: Final = 1.0
 TOGETHER_A_SECOND: Final = 30
 """So many removals look in a second; with more of them, each waits longer for the others, up to `TOGETHER_SECONDS`."""
-BEGINNING: Final = 1.0
-"""The same for each half of the start of a next attempt: a rack falls silent over ten seconds, not at once."""
+ENDS_TOGETHER: Final = 3.0
+"""The same for the last removals of what has ended, for which nothing waits."""
 
 
 class Underway:
@@ -54,16 +56,24 @@ class Underway:
 class Together:
     """Has many who poll go on in the same moment, so that what they read next is read once for all of them."""
 
-    def __init__(self, least: int = TOGETHER_FROM, a_second: float = TOGETHER_A_SECOND) -> None:
+    def __init__(
+        self, least: int = TOGETHER_FROM, a_second: float = TOGETHER_A_SECOND, longest: float = TOGETHER_SECONDS
+    ) -> None:
         """Start with nobody.
 
         Args:
             least: with fewer members, each sleeps as long as it would.
             a_second: so many members look in a second; with more of them, each waits longer for the others.
+            longest: for how many seconds each waits at most.
         """
-        self._least, self._a_second = least, a_second
+        self._least, self._a_second, self._longest = least, a_second, longest
         self._members = 0
         self._opens: asyncio.Event | None = None
+
+    @classmethod
+    def at_ends(cls) -> Together:
+        """Return one for last removals of what has ended, for which nothing waits."""
+        return cls(least=2, a_second=10, longest=ENDS_TOGETHER)
 
     @contextmanager
     def member(self) -> Generator[None]:
@@ -77,12 +87,12 @@ class Together:
     async def sleep(self, seconds: float, most: float) -> None:
         """Sleep for so many seconds; among many, until the first who sleeps goes on.
 
-        Among many, each sleeps for up to `TOGETHER_SECONDS` if that is longer, but for no longer than `most`.
+        Among many, each sleeps for as long as others are to be waited for if that is longer, but no longer than `most`.
         """
         if self._members < self._least:
             await asyncio.sleep(seconds)
             return
-        wait = min(most, max(seconds, min(TOGETHER_SECONDS, self._members / self._a_second)))
+        wait = min(most, max(seconds, min(self._longest, self._members / self._a_second)))
         if self._opens is None:
             self._opens = asyncio.Event()
             asyncio.get_running_loop().call_later(wait, self._open)

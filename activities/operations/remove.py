@@ -45,8 +45,7 @@ POLL_SHARE = 0.2
 UNTOLD_SECONDS = 10.0
 UNTOLD_LAST = 60.0
 UNTOLD_A_SECOND = 10.0
-"""How long the removal of a workload that has ended may last before its anchor shows it; when many run at once, longer.
-"""
+"""How long the removal of what has ended may last before its anchor shows it; if many ran at once with it, longer."""
 TELL_SECONDS = 3.0
 TELL_LAST = 15.0
 TELLS_A_SECOND = 20.0
@@ -77,7 +76,7 @@ async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Re
         with site.precedence.asking() as has_asked, _together(site, ends=tells_late).member():
             rounds = _Graceful(site, given, deadline, following, has_asked)
             # What must be read or done before the deletion is left to the rounds.
-            begins = tells_late and given.evidence_of is None and not given.deletes_first
+            begins = tells_late and given.evidence_of is None and given.follows is None and not given.deletes_first
             begin = rounds.begin if begins else None
             removed = await _until_gone(
                 site, given, rounds, deadline, following, begin=begin, tells_late=tells_late, is_told=is_told
@@ -140,7 +139,8 @@ async def _until_gone(
     """
     site.check(given.target)
     clock = asyncio.get_running_loop().time
-    begun = clock()
+    begun, untold = clock(), 0.0
+    together = _together(site, ends=tells_late)
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
@@ -148,10 +148,11 @@ async def _until_gone(
         if begin is not None:
             with suppress(Unreachable):
                 await begin()
-            await _together(site, ends=tells_late).sleep(POLL_FIRST, POLL_LAST)
+            await together.sleep(POLL_FIRST, max(0.0, deadline.left(clock(), ())))
         while True:
             try:
-                quick = tells_late and clock() - begun < Pulse.spread(UNTOLD_SECONDS, UNTOLD_LAST, UNTOLD_A_SECOND)
+                untold = max(untold, Pulse.spread(UNTOLD_SECONDS, UNTOLD_LAST, UNTOLD_A_SECOND))
+                quick = tells_late and clock() - begun < untold
                 reported = reported or (not quick and await _report_begun(site, given, pulse))
                 if not known:
                     owners = await attempts_of(site, given.target)
@@ -182,12 +183,10 @@ async def _until_gone(
                 with suppress(Unreachable):
                     return await _give_up(site, given, pulse, rounds.refused, told=told)
             share = (clock() - begun) * POLL_SHARE
-            left = deadline.left(clock(), pulse.blind)
+            left = max(0.0, deadline.left(clock(), pulse.blind))
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
-            most = max(0.0, min(left, longest))
-            pause = min(most, max(POLL_FIRST, share))
-            together = _together(site, ends=tells_late)
-            await (asyncio.sleep(pause) if given.follows is not None else together.sleep(pause, most))
+            pause = min(left, longest, max(POLL_FIRST, share))
+            await (asyncio.sleep(pause) if given.follows is not None else together.sleep(pause, left))
 
 
 def _together(site: Site, *, ends: bool) -> Together:

@@ -87,7 +87,7 @@ class Site:
     priorities: Priorities = field(init=False)
     precedence: Precedence = field(init=False, default_factory=Precedence)
     together: Together = field(init=False, default_factory=Together)
-    together_at_ends: Together = field(init=False, default_factory=lambda: Together(least=2, a_second=1.0))
+    together_at_ends: Together = field(init=False, default_factory=Together.at_ends)
     reach: Reach = field(init=False, default_factory=Reach)
     """Which workloads' pods this worker has reached lately."""
 

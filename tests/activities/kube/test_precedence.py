@@ -152,7 +152,7 @@ async def test_few_who_poll_sleep_each_as_long_as_it_would():
 
 
 async def test_two_for_whom_nothing_waits_go_on_in_the_same_moment():
-    together, order = Together(least=2, a_second=1.0), list[str]()
+    together, order = Together.at_ends(), list[str]()
     tasks = await many(together, order, ("first", 0.0, 0.2), ("second", 0.0, 60.0))
     assert order == []
     await asyncio.wait_for(asyncio.gather(*tasks), 10)

@@ -522,6 +522,25 @@ class TestAnchor:
         assert [one["message"] for one in await bench.events()] == ["no longer wanted"]
         await bench.force_remove()
 
+    async def test_the_removal_of_what_has_ended_is_told_as_late_as_when_most_ran_beside_it(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ):
+        untold = iter([60.0])
+
+        def spread(least: float, *_: float) -> float:
+            return next(untold, 0.0) if least == remove_module.UNTOLD_SECONDS else least
+
+        monkeypatch.setattr(remove_module.Pulse, "spread", spread)
+        bench.components = (job(**STUBBORN),)
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED, attempt=1))
+        asked = asked_of(bench)
+        assert not (await bench.remove(2.5, report=bench.report(phase=Phase.SUCCEEDED), release_anchor=True)).gone
+        told = asked.index("PATCH status")
+        assert asked[:told].count("GET attempts") > 2, "it went on while the others ended"
+        assert "GET attempts" not in asked[told:], "it is told as its time is up"
+        await bench.force_remove()
+
     async def test_the_event_of_a_removal_whose_rounds_get_no_answer_is_told_at_its_end(self, bench: Bench):
         bench.components = (job(**STUBBORN),)
         await bench.launch()
