@@ -19,7 +19,7 @@ TOGETHER_SECONDS: Final = 1.0
 TOGETHER_A_SECOND: Final = 30
 """So many removals look in a second; with more of them, each waits longer for the others, up to `TOGETHER_SECONDS`."""
 ENDS_TOGETHER: Final = 3.0
-"""The same for the last removals of what has ended, for which nothing waits."""
+"""The same for the last removals of what has ended and holds no quota."""
 
 
 class Underway:
@@ -72,7 +72,7 @@ class Together:
 
     @classmethod
     def at_ends(cls) -> Together:
-        """Return one for last removals of what has ended, for which nothing waits."""
+        """Return one for the last removals of what has ended and holds no quota: nothing waits for these."""
         return cls(least=2, a_second=10, longest=ENDS_TOGETHER)
 
     @contextmanager
@@ -92,11 +92,15 @@ class Together:
         if self._members < self._least:
             await asyncio.sleep(seconds)
             return
-        wait = min(most, max(seconds, min(self._longest, self._members / self._a_second)))
+        wait = self.wait(seconds, most)
         if self._opens is None:
             self._opens = asyncio.Event()
             asyncio.get_running_loop().call_later(wait, self._open)
         await _set_within(self._opens, wait)
+
+    def wait(self, seconds: float, most: float) -> float:
+        """Return for how long one who polls sleeps among those who are there now."""
+        return min(most, max(seconds, min(self._longest, self._members / self._a_second)))
 
     def _open(self) -> None:
         if self._opens is not None:

@@ -15,7 +15,7 @@ from holdfast import names
 from holdfast.activities.evidence.take import take_evidence
 from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.priority import Together
-from holdfast.activities.kube.raw import mapping, time_of
+from holdfast.activities.kube.raw import mapping, mappings, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
 from holdfast.activities.objects.volume_claims import delete_claims, with_own
@@ -35,7 +35,7 @@ from holdfast.activities.operations.report import applied, apply_report, tell_ev
 from holdfast.activities.site.anchor import delete_held, release_anchor
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
-from holdfast.model import Evidence, Phase
+from holdfast.model import ConditionType, Evidence, Phase
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target
 
 POLL_FIRST = 0.1
@@ -59,6 +59,7 @@ FORCE_RESOURCES_AFTER = 2.0
 SETTLE_SECONDS = 0.25
 """A forced removal's proof cannot rely on the collector, so it is taken twice, this many seconds apart."""
 _DELETES_AT_ONCE = 16
+_QUOTA = ConditionType.QUOTA_RESERVED.value
 
 
 async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Removed:
@@ -73,13 +74,13 @@ async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Re
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
         tells_late = _shows_its_end(site, given)
-        with site.precedence.asking() as has_asked, _together(site, ends=tells_late).member():
+        together = site.together_at_ends if tells_late and not _holds_quota(site, given) else site.together
+        with site.precedence.asking() as has_asked, together.member():
             rounds = _Graceful(site, given, deadline, following, has_asked)
-            # What must be read or done before the deletion is left to the rounds.
-            begins = tells_late and given.evidence_of is None and given.follows is None and not given.deletes_first
-            begin = rounds.begin if begins else None
+            reads_first = given.follows is not None or (given.evidence_of is not None and site.evidence is not None)
+            begin = rounds.begin if tells_late and not reads_first else None
             removed = await _until_gone(
-                site, given, rounds, deadline, following, begin=begin, tells_late=tells_late, is_told=is_told
+                site, given, rounds, deadline, together, following, begin=begin, tells_late=tells_late, is_told=is_told
             )
         return removed.model_copy(update={"answers": following.answers, "evidence": rounds.evidence})
 
@@ -90,7 +91,7 @@ async def force_remove(site: Site, given: RemoveInput) -> Removed:
     Raises:
         ApplicationError: of type `ClusterMismatch`.
     """
-    return await _until_gone(site, given, _Forced(site, given), _deadline(given))
+    return await _until_gone(site, given, _Forced(site, given), _deadline(given), site.together)
 
 
 class _Rounds(Protocol):
@@ -120,11 +121,19 @@ def _shows_its_end(site: Site, given: RemoveInput) -> bool:
     return given.release_anchor and bool(given.owner_uid) and not writes and shown
 
 
+def _holds_quota(site: Site, given: RemoveInput) -> bool:
+    """Whether the anchor, as last seen here, says that the workload holds quota: others may wait for that."""
+    status = mapping((site.known.look(given.target) or {}).get("status"))
+    held = {one.get("status") for one in mappings(status.get("conditions")) if one.get("type") == _QUOTA}
+    return "True" in held
+
+
 async def _until_gone(
     site: Site,
     given: RemoveInput,
     rounds: _Rounds,
     deadline: Deadline,
+    together: Together,
     following: Following | None = None,
     *,
     begin: Callable[[], Awaitable[None]] | None = None,
@@ -133,6 +142,7 @@ async def _until_gone(
 ) -> Removed:
     """Run rounds until all is proven gone, or time is up.
 
+    `together`: with whom it looks.
     `begin`: goes before the first round, if given; what it could not do is left to the rounds.
     `tells_late`: whether the anchor need not show that it has begun, unless it lasts.
     `is_told`: whether the anchor shows that already.
@@ -140,14 +150,15 @@ async def _until_gone(
     site.check(given.target)
     clock = asyncio.get_running_loop().time
     begun, untold = clock(), 0.0
-    together = _together(site, ends=tells_late)
     owners: Sequence[Object] | None = None
     known = given.everything
     async with as_retryable_errors(), Pulse() as pulse:
         reported, told, deleted = is_told, False, False
         if begin is not None:
-            with suppress(Unreachable):
+            try:
                 await begin()
+            except Unreachable as error:
+                pulse.say(f"removing: the API server does not answer: {error.message}")
             await together.sleep(POLL_FIRST, max(0.0, deadline.left(clock(), ())))
         while True:
             try:
@@ -187,11 +198,6 @@ async def _until_gone(
             longest = FOLLOW_SECONDS if given.follows is not None else POLL_LAST
             pause = min(left, longest, max(POLL_FIRST, share))
             await (asyncio.sleep(pause) if given.follows is not None else together.sleep(pause, left))
-
-
-def _together(site: Site, *, ends: bool) -> Together:
-    """Return with whom a removal looks: nothing waits for that of what has ended."""
-    return site.together_at_ends if ends else site.together
 
 
 def _deadline(given: RemoveInput, grace: float = 0.0) -> Deadline:
@@ -253,7 +259,7 @@ class _Graceful:
         self.refused: dict[str, str] = {}
 
     async def begin(self) -> None:
-        """Delete the owner by the uid that is on record, before anything is read.
+        """Delete the owner by the uid that is on record, before the attempts are listed.
 
         An attempt of another memory is refused by the round that follows: the uid is that of an attempt of this one.
         """
@@ -262,6 +268,8 @@ class _Graceful:
         name, namespace = given.target.attempt_name(given.attempt), given.target.namespace
         owner = {"metadata": {"name": name, "namespace": namespace, "uid": given.owner_uid}}
         await _delete_owner(self._site, owner, self.refused)
+        if given.owner_uid not in self.refused:
+            self._deadline.dying(asyncio.get_running_loop().time())
         await self._give_way()
 
     async def _learn_between(self) -> None:

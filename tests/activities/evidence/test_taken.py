@@ -20,7 +20,7 @@ from holdfast.cli.cluster import checks
 from holdfast.codec.codec import Codec
 from holdfast.codec.keyfile import add
 from holdfast.codec.keys import Keys
-from holdfast.model import Limits
+from holdfast.model import Limits, Phase
 from holdfast.worker.cleanup.namespace import enable
 from tests.activities.bench import INSTALLATION, Bench, eventually
 from tests.activities.operations.test_crashes import Crash
@@ -70,9 +70,12 @@ async def failed(bench: Bench) -> str:
     return name
 
 
-async def test_P3_evidence_is_in_the_store_before_anything_is_deleted(bench: Bench, store: Store) -> None:
+@pytest.mark.parametrize("ends", [False, True], ids=["a reset", "the end"])
+async def test_P3_evidence_is_in_the_store_before_anything_is_deleted(bench: Bench, store: Store, ends: bool) -> None:
     kept_in = with_store(bench, evidence_store(store))
     name = await failed(bench)
+    if ends:
+        await bench.send_report(bench.report(phase=Phase.FAILED, attempt=1))
     before = bench.kube.mutate
     stored_by_then: list[bool] = []
 
@@ -82,7 +85,9 @@ async def test_P3_evidence_is_in_the_store_before_anything_is_deleted(bench: Ben
         return await before(method, path, **options)
 
     bench.kube.mutate = mutate  # type: ignore[method-assign]
-    removed = await bench.remove(evidence_of=(name,))
+    removed = await bench.remove(
+        evidence_of=(name,), report=bench.report(phase=Phase.FAILED), release_anchor=ends, delete_anchor=ends
+    )
     assert removed.gone
     assert all(stored_by_then)
     evidence = removed.evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -149,6 +150,16 @@ async def test_few_who_poll_sleep_each_as_long_as_it_would():
     )
     await asyncio.wait_for(asyncio.gather(*tasks), 10)
     assert order == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(("members", "seconds"), [(2, 0.2), (15, 1.5), (30, 3.0), (300, 3.0)])
+def test_the_more_there_are_the_longer_those_wait_for_each_other_for_whom_nothing_waits(members: int, seconds: float):
+    together = Together.at_ends()
+    with ExitStack() as there:
+        for _ in range(members):
+            there.enter_context(together.member())
+        assert together.wait(0.1, 60.0) == seconds
+        assert together.wait(0.1, 0.05) == 0.05, "no longer than it may"
 
 
 async def test_two_for_whom_nothing_waits_go_on_in_the_same_moment():

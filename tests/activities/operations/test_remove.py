@@ -12,10 +12,11 @@ from temporalio.exceptions import ApplicationError
 from holdfast import names
 from holdfast.activities.kube import client as kube_module
 from holdfast.activities.kube import priority
-from holdfast.activities.kube.client import Forbidden, Gone, Kube, NotFound, Object, Unreachable
+from holdfast.activities.kube.client import Forbidden, Gone, Kube, KubeError, NotFound, Object, Unreachable
+from holdfast.activities.kube.priority import Together
 from holdfast.activities.operations import remove as remove_module
 from holdfast.activities.operations.remains import is_child
-from holdfast.model import Component, Event, Phase, Reason
+from holdfast.model import Component, Condition, ConditionType, Event, Phase, Reason
 from holdfast.model.calls.cluster import Removed
 from tests.activities.bench import Bench, asked_of, config, deployment, eventually, job, pod, pod_spec
 from tests.activities.line import Line
@@ -540,6 +541,41 @@ class TestAnchor:
         assert asked[:told].count("GET attempts") > 2, "it went on while the others ended"
         assert "GET attempts" not in asked[told:], "it is told as its time is up"
         await bench.force_remove()
+
+    @pytest.mark.parametrize(
+        "answered", [Unreachable(0, "Unreachable", "planted"), Forbidden(403, "Forbidden", "planted")]
+    )
+    async def test_the_first_deletion_of_what_has_ended_is_asked_for_again_if_it_fails(
+        self, bench: Bench, answered: KubeError
+    ):
+        await bench.launch()
+        await bench.send_report(bench.report(phase=Phase.SUCCEEDED, attempt=1))
+        send, fails = bench.kube.mutate, [answered]
+
+        async def mutate(method: str, path: str, **options: Any) -> Object:
+            if method == "DELETE" and fails:
+                raise fails.pop()
+            return await send(method, path, **options)
+
+        bench.kube.mutate = mutate  # type: ignore[method-assign]
+        assert (await bench.remove(report=bench.report(phase=Phase.SUCCEEDED), release_anchor=True)).gone
+        assert not fails
+
+    @pytest.mark.parametrize("held", [False, True])
+    async def test_what_holds_quota_does_not_wait_for_others_as_long_as_what_does_not(self, bench: Bench, held: bool):
+        await bench.launch()
+        quota = Condition(type=ConditionType.QUOTA_RESERVED, status=held, reason=Reason.COMPLETED, message="")
+        await bench.send_report(bench.report(phase=Phase.FAILED, attempt=1, conditions=(quota,)))
+        there, member = list[str](), Together.member
+
+        def counted(self: Together) -> Any:
+            there.append("ends" if self is bench.activities._site.together_at_ends else "others")
+            return member(self)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Together, "member", counted)
+            assert (await bench.remove(report=bench.report(phase=Phase.FAILED), release_anchor=True)).gone
+        assert there == ["others" if held else "ends"]
 
     async def test_the_event_of_a_removal_whose_rounds_get_no_answer_is_told_at_its_end(self, bench: Bench):
         bench.components = (job(**STUBBORN),)
