@@ -15,7 +15,7 @@ from holdfast import names
 from holdfast.activities.evidence.take import take_evidence
 from holdfast.activities.kube.client import REFUSED, Conflict, KubeError, NotFound, Object, Unreachable
 from holdfast.activities.kube.priority import Together
-from holdfast.activities.kube.raw import mapping, mappings, time_of
+from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.objects.attempts import attempts_of, refuse_foreign
 from holdfast.activities.objects.claims import CLAIM, claims_kept
 from holdfast.activities.objects.volume_claims import delete_claims, with_own
@@ -35,8 +35,9 @@ from holdfast.activities.operations.report import applied, apply_report, tell_ev
 from holdfast.activities.site.anchor import delete_held, release_anchor
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, tries, user_of
-from holdfast.model import ConditionType, Evidence, Phase
+from holdfast.model import Evidence, Phase
 from holdfast.model.calls.cluster import Removed, RemoveInput, Target
+from holdfast.policy.status.report import quota_in
 
 POLL_FIRST = 0.1
 POLL_LAST = 2.0
@@ -59,7 +60,6 @@ FORCE_RESOURCES_AFTER = 2.0
 SETTLE_SECONDS = 0.25
 """A forced removal's proof cannot rely on the collector, so it is taken twice, this many seconds apart."""
 _DELETES_AT_ONCE = 16
-_QUOTA = ConditionType.QUOTA_RESERVED.value
 
 
 async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Removed:
@@ -74,7 +74,7 @@ async def remove(site: Site, given: RemoveInput, *, is_told: bool = False) -> Re
     deadline = _deadline(given, given.grace)
     async with Following(site, given.follows) as following:
         tells_late = _shows_its_end(site, given)
-        together = site.together_at_ends if tells_late and not _holds_quota(site, given) else site.together
+        together = site.together_at_ends if tells_late and not quota_in(given.report) else site.together
         with site.precedence.asking() as has_asked, together.member():
             rounds = _Graceful(site, given, deadline, following, has_asked)
             reads_first = given.follows is not None or (given.evidence_of is not None and site.evidence is not None)
@@ -119,13 +119,6 @@ def _shows_its_end(site: Site, given: RemoveInput) -> bool:
     writes = given.report.unlist or given.report.before
     shown = status.get("attempt") == given.attempt and status.get("phase") in ended
     return given.release_anchor and bool(given.owner_uid) and not writes and shown
-
-
-def _holds_quota(site: Site, given: RemoveInput) -> bool:
-    """Whether the anchor, as last seen here, says that the workload holds quota: others may wait for that."""
-    status = mapping((site.known.look(given.target) or {}).get("status"))
-    held = {one.get("status") for one in mappings(status.get("conditions")) if one.get("type") == _QUOTA}
-    return "True" in held
 
 
 async def _until_gone(

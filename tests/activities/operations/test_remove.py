@@ -565,7 +565,8 @@ class TestAnchor:
     async def test_what_holds_quota_does_not_wait_for_others_as_long_as_what_does_not(self, bench: Bench, held: bool):
         await bench.launch()
         quota = Condition(type=ConditionType.QUOTA_RESERVED, status=held, reason=Reason.COMPLETED, message="")
-        await bench.send_report(bench.report(phase=Phase.FAILED, attempt=1, conditions=(quota,)))
+        await bench.send_report(bench.report(phase=Phase.FAILED, attempt=1))
+        report = bench.report(phase=Phase.FAILED, conditions=(quota,))
         there, member = list[str](), Together.member
 
         def counted(self: Together) -> Any:
@@ -574,7 +575,7 @@ class TestAnchor:
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Together, "member", counted)
-            assert (await bench.remove(report=bench.report(phase=Phase.FAILED), release_anchor=True)).gone
+            assert (await bench.remove(report=report, release_anchor=True)).gone
         assert there == ["others" if held else "ends"]
 
     async def test_the_event_of_a_removal_whose_rounds_get_no_answer_is_told_at_its_end(self, bench: Bench):
