@@ -43,6 +43,8 @@ RENDEZVOUS = "http://rendezvous.example:8086"
 """Where pods of gangs would find theirs."""
 MANAGED_BY = "holdfast.dev/nobody"
 """What the bench's custom resources say in `managedBy`: no front door begins them."""
+AMPLE = 60.0
+"""Seconds to wait for what must come; on a stack whose controllers have just begun it takes the longest."""
 
 
 class Bench:
@@ -247,7 +249,7 @@ class Bench:
         }
         return await self.run(self.activities.observe, ObserveInput(**(given | changes)))
 
-    def removal(self, seconds: float = 20.0, **changes: Any) -> RemoveInput:
+    def removal(self, seconds: float = AMPLE, **changes: Any) -> RemoveInput:
         given: dict[str, Any] = {
             "target": self.target,
             "attempt": self.attempt,
@@ -260,10 +262,10 @@ class Bench:
         }
         return RemoveInput(**(given | changes))
 
-    async def remove(self, seconds: float = 20.0, **changes: Any) -> Removed:
+    async def remove(self, seconds: float = AMPLE, **changes: Any) -> Removed:
         return await self.run(self.activities.remove, self.removal(seconds, **changes))
 
-    async def force_remove(self, seconds: float = 20.0, **changes: Any) -> Removed:
+    async def force_remove(self, seconds: float = AMPLE, **changes: Any) -> Removed:
         return await self.run(self.activities.force_remove, self.removal(seconds, **changes))
 
     async def send_report(self, report: Report) -> None:
@@ -310,7 +312,7 @@ def asked_of(bench: Bench) -> list[str]:
     return asked
 
 
-async def eventually(probe: Callable[[], Awaitable[Any]], seconds: float = 15.0) -> Any:
+async def eventually(probe: Callable[[], Awaitable[Any]], seconds: float = AMPLE) -> Any:
     """Return the first answer that is true."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:

@@ -273,7 +273,7 @@ class TestGraceful:
         assert bench.environment is not None
         bench.environment.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, 2)
+            await asyncio.wait_for(task, 15.0)
         assert (await bench.force_remove()).gone
 
 
