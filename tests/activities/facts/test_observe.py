@@ -160,7 +160,7 @@ async def test_a_kind_that_cannot_be_read_is_taken_to_be_there(bench: Bench, unr
         return await before(api_version, kind, *where, **options)
 
     bench.kube.get = get  # type: ignore[method-assign]
-    seen = await asyncio.wait_for(bench.observe(), 5.0)
+    seen = await asyncio.wait_for(bench.observe(), 20.0)
     assert (seen.missing, seen.failures, seen.pods.running) == ((), (), 2)
 
 
