@@ -209,10 +209,13 @@ async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: i
         site = await opened.enter_async_context(
             open_site(stack, directory, temporal_address=stack.temporal_address, prefix="x")
         )
-        entities = await opened.enter_async_context(chaos_entities.open_entities(site, directory))
         if stack.state.real_node:
             await opened.enter_async_context(real_node(stack))
-        return await _run(site, entities, random.Random(seed), minutes * 60, count)
+        rng = random.Random(seed)
+        entities = await opened.enter_async_context(
+            chaos_entities.open_entities(site, directory, random.Random(rng.random()))
+        )
+        return await _run(site, entities, rng, minutes * 60, count)
 
 
 async def _run(

@@ -29,12 +29,13 @@ from holdfast.errors import HoldfastError, NotAnswering, NotReachable
 from holdfast.formats.graph import read_graph
 from holdfast.model import Status
 from holdfast.model.entities.broker import Broker
-from holdfast.model.entities.provisioner import NodeAction, NodeAsk, Result
+from holdfast.model.entities.provisioner import NodeAction, NodeAsk, NodeRequest, Result
 from tests.e2e.crash.chaos_lives import QUEUE, SETS, Driver
-from tests.e2e.entities.elastic import FINISHES, Elastic, document, door
+from tests.e2e.entities.elastic import FINISHES, Elastic, document, door, node_address
 from tests.e2e.entities.test_graph import node
+from tests.e2e.ground.balancer import open_balancer
 from tests.e2e.ground.nodes import Nodes, open_nodes
-from tests.e2e.ground.site import Site, until
+from tests.e2e.ground.site import Site, free_port, until
 from tests.e2e.ground.space import Space
 from tests.e2e.witness.invariants import check_decisions
 from tests.e2e.witness.truth import Truth
@@ -61,8 +62,10 @@ class Entities:
     store: Store
     machines: Nodes
     redfish: Emulator
-    gangs: bool
-    """Whether there is a real node, on which gangs run."""
+    rendezvous: str
+    """Where gangs' pods find a worker; empty without a real node, on which gangs run."""
+    doors: list[tuple[str, int]]
+    """Where the workers listen for them."""
     cache: Path
     asked: Counter[str] = field(default_factory=Counter[str])
     answered: Counter[str] = field(default_factory=Counter[str])
@@ -72,9 +75,14 @@ class Entities:
     """The kind of each entity, by its workflow's id."""
 
     async def settings(self) -> dict[str, str]:
-        """Return a worker's settings; each is reached by gangs at a port of its own."""
+        """Return a worker's settings; gangs reach all workers at one address, as they do by a Service."""
         own = {"HOLDFAST_PROVISIONER_URL": self.redfish.template, **self.store.settings(self.cache)}
-        return own | (await door(self.site) if self.gangs else {})
+        if not self.rendezvous:
+            return own
+        served = await door(self.site)
+        host, _, port = served["HOLDFAST_RENDEZVOUS_ADDRESS"].rpartition(":")
+        self.doors.append((host, int(port)))
+        return own | served | {"HOLDFAST_RENDEZVOUS_URL": self.rendezvous}
 
     def sentence(self) -> str:
         """Say what there is."""
@@ -121,20 +129,31 @@ class Entities:
 
 
 @asynccontextmanager
-async def open_entities(site: Site, directory: Path) -> AsyncIterator[Entities]:
+async def open_entities(site: Site, directory: Path, rng: random.Random) -> AsyncIterator[Entities]:
     """Bring up what entities need beside a cluster: a store of data sets, machines and their Redfish service."""
     with open_store(directory / "store") as store:
         for number in range(SETS):
             for part in range(4):
                 store.put(f"set-{number}/{part:02}", bytes([part]) * 200_000)
-        async with open_nodes(site.kube, MACHINES) as machines:
+        doors = list[tuple[str, int]]()
+        async with open_nodes(site.kube, MACHINES) as machines, _open_rendezvous(site, doors, rng) as rendezvous:
             redfish = Emulator(directory, machines.names)
             await machines.identify(redfish.ids)
             await redfish.start()
             try:
-                yield Entities(site, store, machines, redfish, site.stack.state.real_node, directory / "cache")
+                yield Entities(site, store, machines, redfish, rendezvous, doors, directory / "cache")
             finally:
                 redfish.kill()
+
+
+@asynccontextmanager
+async def _open_rendezvous(site: Site, doors: list[tuple[str, int]], rng: random.Random) -> AsyncIterator[str]:
+    if not site.stack.state.real_node:
+        yield ""
+        return
+    address, port = await node_address(site), free_port()
+    async with open_balancer(address, port, doors, rng):
+        yield f"https://{address}:{port}"
 
 
 async def start(entities: Entities, driver: Driver) -> None:
@@ -165,14 +184,24 @@ async def work_machines(entities: Entities, driver: Driver, seconds: float, rng:
         for action in (NodeAction.POWER_OFF, NodeAction.BOOT, NodeAction.WIPE):
             force = action is NodeAction.POWER_OFF
             ask = NodeAsk(node=machine, action=action, by="chaos", why="it is its turn", force=force)
-            # What is refused stays refused: it ends the run, and says so.
-            request = await driver.insist(lambda ask=ask: run.request(ask), NotReachable, NotAnswering)
+            request = await _requested(run, driver, ask)
             outcome = await run.ended(request.number)
             done += 1
             if outcome.result is not Result.DONE:
                 found.append(f"provisioner: {action} of {machine} ended {outcome.result}: {outcome.said}")
     print(f"          the provisioner carried out {done} requests", flush=True)
     return found
+
+
+async def _requested(run: ProvisionerRun, driver: Driver, ask: NodeAsk) -> NodeRequest:
+    """Make a request, once the late copy of an earlier one has ended; any other refusal ends the run, and says so."""
+    while True:
+        try:
+            return await driver.insist(lambda: run.request(ask), NotReachable, NotAnswering)
+        except HoldfastError as error:
+            if "ask again once" not in str(error):
+                raise
+            await asyncio.sleep(1.0)
 
 
 async def live_graph(entities: Entities, driver: Driver, name: str, after: float) -> list[str]:
@@ -260,7 +289,7 @@ def lives(
     for number in range(GRAPHS):
         name, after = f"graph-{number}", seconds * number / (GRAPHS + 1)
         planned[name] = lambda name=name, after=after: live_graph(entities, driver, name, after)
-    for number in range(GANGS if entities.gangs else 0):
+    for number in range(GANGS if entities.rendezvous else 0):
         after, lasts = seconds * number / 4, seconds * rng.uniform(0.1, 0.4)
         planned[f"gang-{number}"] = lambda after=after, lasts=lasts: live_gang(entities, driver, after, lasts)
     return planned

@@ -52,13 +52,18 @@ async def open_gangs(
         yield site
 
 
-async def door(site: Site) -> dict[str, str]:
-    """Return the settings of a worker that the real node's pods reach."""
+async def node_address(site: Site) -> str:
+    """Return the address of this machine that the real node's pods reach."""
     node = await site.kube.find("v1", "Node", "real")
     if node is None:
         pytest.skip("this stack has no real node: holdfast dev up --real-node, as root")
     (address,) = [one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"]
-    return gang_door(site.directory, address, free_port())
+    return address
+
+
+async def door(site: Site) -> dict[str, str]:
+    """Return the settings of a worker that the real node's pods reach."""
+    return gang_door(site.directory, await node_address(site), free_port())
 
 
 @dataclass(frozen=True, slots=True)
