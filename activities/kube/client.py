@@ -169,7 +169,9 @@ class Kube(Transport):
             total=timeout_seconds + self.timeout, sock_connect=self.connect_timeout, sock_read=quiet_seconds
         )
         contact = Contact(datetime.now(UTC))
-        async with self._sent("GET", path, query=query, deadline=deadline, contact=contact) as response:
+        async with self._sent(
+            "GET", path, query=query, deadline=deadline, contact=contact, opening=self.timeout
+        ) as response:
             async for line in lines(response):
                 contact.at = datetime.now(UTC)
                 self.sight.regained(contact.at)

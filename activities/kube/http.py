@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -30,6 +31,11 @@ CONNECT_TIMEOUT = 5.0
 TOTAL_TIMEOUT = 10.0
 POOL_SIZE = 64
 _RELOGIN_SECONDS = 10.0
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
+"""Seconds of silence until the kernel asks the other end, seconds between two askings, and how many may go unanswered.
+
+A connection whose other end is gone, or is forgotten by what is between, breaks within 20 s. Not every system has all.
+"""
 _ACCEPT = "application/json, */*"
 """As kubectl asks: the keys of tokens are JSON by another name (`application/jwk-set+json`)."""
 
@@ -48,6 +54,22 @@ class Contact:
     def dark_since(self, error: Exception) -> datetime:
         """Return since when nothing is known: a silence counts from the last data, a connection that broke from now."""
         return self.at if isinstance(error, TimeoutError) or not self.answered else datetime.now(UTC)
+
+
+class _Rest(RESTClientObject):
+    """The library's client, with connections that notice when their other end is gone."""
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=0, ssl=self.ssl_context, socket_factory=_socket)
+
+
+def _socket(address: Any) -> socket.socket:
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 class Transport:
@@ -77,8 +99,7 @@ class Transport:
         # Waiting for a free slot is not waiting for the server, so it must not eat into a request's deadline: slots are
         # counted here and the connector itself is unbounded. Watches, which last, take no slot.
         self._slots = asyncio.Semaphore(pool_size)
-        configuration.connection_pool_maxsize = 0
-        self._rest = RESTClientObject(configuration)
+        self._rest = _Rest(configuration)
         self._login = asyncio.Lock()
         self._logged_in = 0.0
 
@@ -162,12 +183,17 @@ class Transport:
         impersonate: str = "",
         deadline: aiohttp.ClientTimeout,
         contact: Contact | None = None,
+        opening: float | None = None,
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """Send a request, raise the error of its answer, and record in `sight` whether it was answered."""
+        """Send a request, raise the error of its answer, and record in `sight` whether it was answered.
+
+        `opening` are the seconds until the answer must begin; None if the deadline alone counts.
+        """
         contact = contact or Contact(datetime.now(UTC))
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
-            response = await self._send(method, url, body, content_type, impersonate, deadline)
+            async with asyncio.timeout(opening):
+                response = await self._send(method, url, body, content_type, impersonate, deadline)
             if response.status == 401 and await self._relogin():
                 response.release()
                 response = await self._send(method, url, body, content_type, impersonate, deadline)
@@ -249,8 +275,7 @@ class Transport:
                 return False
             self._logged_in = now
             self._configuration = await _configuration(self._kubeconfig, self._context)
-            self._configuration.connection_pool_maxsize = 0
-            old, self._rest = self._rest, RESTClientObject(self._configuration)
+            old, self._rest = self._rest, _Rest(self._configuration)
             await old.close()
             return True
 

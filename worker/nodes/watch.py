@@ -42,6 +42,8 @@ SIGNAL_DEADLINE: Final = 5.0
 ANSWER_DEADLINE: Final = 10.0
 RETRY: Final = 1.0
 BLIND_KEPT: Final = timedelta(hours=1)
+LEASES_QUIET: Final = 10.0
+"""Seconds: kubelets renew their leases every 10 s, and nodes whose leases do not come are taken for silent."""
 LEASE: Final = ("coordination.k8s.io/v1", "Lease")
 NODE: Final = ("v1", "Node")
 
@@ -205,6 +207,7 @@ class _Watching:
             pulse=self._pulse,
             metrics=owner.metrics,
             namespace=names.NODE_LEASES,
+            quiet=LEASES_QUIET,
         )
         self._sink = _Nodes(self._ledger, self._wake.set)
         self._nodes = Informer(

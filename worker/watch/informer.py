@@ -24,8 +24,9 @@ T = TypeVar("T")
 S = TypeVar("S", contravariant=True)
 
 WATCH_SECONDS: Final = 300
-QUIET_SECONDS: Final = 10.0
-"""A stream silent for this long is reopened. That costs one request, and detects a connection that died silently."""
+QUIET_SECONDS: Final = 75.0
+"""A stream silent for this long is reopened: the server sends a bookmark about once a minute. A connection whose other
+end is gone breaks sooner (`http.py`)."""
 SHORTEST: Final = 0.2
 """Seconds that a stream must have lasted to be reopened at once."""
 BACKOFF_FIRST: Final = 0.2
@@ -243,24 +244,43 @@ class Informer(Generic[T]):
             resource_version=self._version,
             labels=self._labels,
             timeout_seconds=WATCH_SECONDS,
-            quiet_seconds=self._quiet * random.uniform(0.8, 1.2),  # noqa: S311 - spreads load
+            quiet_seconds=self._quiet * random.uniform(1.0, 1.2),  # noqa: S311 - spreads load
         )
-        async for event in events:
-            self._failures = 0
-            raw: Object = event["object"]
-            match event["type"]:
-                case "ADDED" | "MODIFIED":
-                    self._put(raw)
-                case "DELETED":
-                    self._unread.discard(raw["metadata"]["uid"])
-                    item = self._items.pop(raw["metadata"]["uid"], None)
-                    if item is not None:
-                        self._sink.drop(item, revision_of(raw))
-                case _:
-                    pass
-            self._version = str(raw["metadata"]["resourceVersion"])
-            self._highest = max(self._highest, revision_of(raw))
-            self._known = max(self._known, revision_of(raw))  # Bookmarks too: nothing else happened up to there.
+        heard = datetime.now(UTC)
+        dark_since: datetime | None = None
+
+        def doubt(since: datetime) -> None:
+            nonlocal dark_since
+            if heard <= since and not patience.expired():
+                dark_since = since
+                patience.reschedule(0)
+
+        try:
+            async with asyncio.timeout(None) as patience:
+                with self._pulse.doubted(doubt):
+                    async for event in events:
+                        heard = datetime.now(UTC)
+                        self._take(event)
+        except TimeoutError:
+            self.sight.lost(dark_since)
+            raise Unreachable(0, "Unreachable", self._pulse.message) from None
+
+    def _take(self, event: Object) -> None:
+        self._failures = 0
+        raw: Object = event["object"]
+        match event["type"]:
+            case "ADDED" | "MODIFIED":
+                self._put(raw)
+            case "DELETED":
+                self._unread.discard(raw["metadata"]["uid"])
+                item = self._items.pop(raw["metadata"]["uid"], None)
+                if item is not None:
+                    self._sink.drop(item, revision_of(raw))
+            case _:
+                pass
+        self._version = str(raw["metadata"]["resourceVersion"])
+        self._highest = max(self._highest, revision_of(raw))
+        self._known = max(self._known, revision_of(raw))  # Bookmarks too: nothing else happened up to there.
 
     def _put(self, raw: Object) -> str:
         uid: str = raw["metadata"]["uid"]

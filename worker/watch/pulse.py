@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.activities.kube.client import Kube, KubeError, Unreachable
@@ -11,6 +13,8 @@ from holdfast.activities.kube.client import Kube, KubeError, Unreachable
 PERIOD: Final = 2.0
 DEADLINE: Final = 3.0
 """Seconds after which a read counts as unanswered: the deadline of this pulse's own client."""
+DARK: Final = timedelta(seconds=10)
+"""Without an answer for so long, streams on which nothing came either are broken off: what they missed is not known."""
 
 
 class Pulse:
@@ -23,6 +27,7 @@ class Pulse:
         self.felt: datetime | None = None
         """When the last answered read was sent."""
         self.message = ""
+        self._doubting: set[Callable[[datetime], None]] = set()
 
     @property
     def kube(self) -> Kube:
@@ -48,6 +53,9 @@ class Pulse:
             await self._kube.get("v1", "Namespace", "kube-system")
         except Unreachable as error:
             self.message = error.message
+            if self.felt is not None and datetime.now(UTC) - self.felt >= DARK:
+                for doubt in tuple(self._doubting):
+                    doubt(self.felt)
             return
         except KubeError:
             pass  # An error response is an answer too.
@@ -56,6 +64,15 @@ class Pulse:
         if not was:
             self._back.set()
             self._back = asyncio.Event()
+
+    @contextmanager
+    def doubted(self, doubt: Callable[[datetime], None]) -> Generator[None]:
+        """Call this while nothing was answered for `DARK`, with when the last answered read was sent."""
+        self._doubting.add(doubt)
+        try:
+            yield
+        finally:
+            self._doubting.discard(doubt)
 
     async def wait(self, seconds: float) -> None:
         """Return after this many seconds, or when the API server answers again, whichever is first."""

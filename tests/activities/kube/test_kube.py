@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.configuration import Configuration
 
 from holdfast import names
+from holdfast.activities.kube import http
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import (
     AlreadyExists,
@@ -349,6 +351,30 @@ class TestOnACluster:
             async for _ in far_kube.watch("v1", "Pod", namespace, resource_version=version, quiet_seconds=0.5):
                 pass
         assert far_kube.sight.blind
+
+    async def test_a_watch_that_is_not_opened_is_given_up_like_any_request(
+        self, far_kube: Kube, line: Line, namespace: str
+    ):
+        version = (await far_kube.list("v1", "Pod", namespace))["metadata"]["resourceVersion"]
+        line.hold()
+        far_kube.timeout = 0.5
+        with pytest.raises(Unreachable):
+            async for _ in far_kube.watch("v1", "Pod", namespace, resource_version=version, quiet_seconds=75.0):
+                pass
+        assert far_kube.sight.blind
+
+    async def test_a_connection_whose_other_end_is_gone_breaks(self, kube: Kube, monkeypatch: pytest.MonkeyPatch):
+        make, made = http._socket, list[socket.socket]()
+
+        def kept(address: Any) -> socket.socket:
+            made.append(make(address))
+            return made[-1]
+
+        monkeypatch.setattr(http, "_socket", kept)
+        await kube.get("v1", "Namespace", "kube-system")
+        (one,) = made
+        asked = [one.getsockopt(socket.IPPROTO_TCP, option) for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)]
+        assert (one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), asked) == (1, [10, 5])
 
     async def test_a_new_kind_is_found_after_a_miss(self, admin: Kube, bare_namespace: str):
         group = f"{bare_namespace}.example.com"

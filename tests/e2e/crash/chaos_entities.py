@@ -31,9 +31,9 @@ from holdfast.model import Status
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.provisioner import NodeAction, NodeAsk, NodeRequest, Result
 from tests.e2e.crash.chaos_lives import QUEUE, SETS, Driver
+from tests.e2e.entities.balancer import open_balancer
 from tests.e2e.entities.elastic import FINISHES, Elastic, document, door, node_address
 from tests.e2e.entities.test_graph import node
-from tests.e2e.ground.balancer import open_balancer
 from tests.e2e.ground.nodes import Nodes, open_nodes
 from tests.e2e.ground.site import Site, free_port, until
 from tests.e2e.ground.space import Space

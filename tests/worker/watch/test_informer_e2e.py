@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -22,6 +24,7 @@ from holdfast.worker.watch.cache import Cache
 from holdfast.worker.watch.feeds import ANCHOR, ATTEMPT, NODE, Feeds
 from holdfast.worker.watch.informer import Informer, Standing, StreamSight
 from holdfast.worker.watch.pulse import Pulse
+from tests.activities.line import Line
 from tests.activities.versions import alone, compact
 from tests.worker.ground import Ground
 
@@ -67,29 +70,30 @@ async def informing(
     kubeconfig: str,
     quiet: float = 10.0,
     decode: Callable[[Object], str] = lambda raw: str(raw["metadata"]["name"]),
+    pulse: str = "",
 ) -> AsyncIterator[tuple[Informer[str], Seen]]:
-    pulse = Pulse(await Kube.connect(kubeconfig, timeout=3))
+    beat = Pulse(await Kube.connect(pulse or kubeconfig, timeout=1 if pulse else 3))
     seen = Seen()
     informer = Informer(
-        await WorkerKube.connect(kubeconfig, sight=StreamSight(pulse)),
+        await WorkerKube.connect(kubeconfig, sight=StreamSight(beat)),
         "v1",
         "ConfigMap",
         sink=seen,
         decode=decode,
-        pulse=pulse,
+        pulse=beat,
         metrics=Metrics(),
         namespace=ground.namespace,
         labels="test=informer",
         quiet=quiet,
     )
-    tasks = [asyncio.create_task(pulse.run()), asyncio.create_task(informer.run())]
+    tasks = [asyncio.create_task(beat.run()), asyncio.create_task(informer.run())]
     try:
         yield informer, seen
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await pulse.kube.close()
+        await beat.kube.close()
 
 
 @pytest.fixture
@@ -207,6 +211,45 @@ async def test_an_idle_stream_is_opened_anew_without_blindness(
         await config_map(ground, "two")
         await until(lambda: "two" in seen.names, 20)
         assert (informer.sight.blind, seen.puts) == (False, 2)
+
+
+@pytest.mark.row("U1", level="e2e")
+@pytest.mark.parametrize("news", [False, True], ids=["silent", "news come"])
+async def test_U1_a_silent_stream_is_broken_off_when_the_server_answers_nothing_for_long(
+    stack: Stack, ground: Ground, admin: str, monkeypatch: pytest.MonkeyPatch, news: bool
+) -> None:
+    """The pulse alone is held up here, so that what breaks the stream off is its darkness."""
+    monkeypatch.setattr("holdfast.worker.watch.pulse.PERIOD", 0.1)
+    monkeypatch.setattr("holdfast.worker.watch.pulse.DARK", timedelta(seconds=1))
+    opened, watch = list[float](), WorkerKube.watch
+
+    def counted(*given: Any, **options: Any) -> AsyncIterator[Object]:
+        opened.append(asyncio.get_running_loop().time())
+        return watch(*given, **options)
+
+    monkeypatch.setattr(WorkerKube, "watch", counted)
+    document: dict[str, Any] = yaml.safe_load(stack.kubeconfig.read_text())
+    server = urlsplit(document["clusters"][0]["cluster"]["server"])
+    async with Line(server.hostname or "", server.port or 443) as line:
+        document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{line.port}"
+        path = stack.kubeconfig.parent / f"{ground.cluster}-line.kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        async with informing(ground, admin, pulse=str(path)) as (informer, seen):
+            await until(lambda: informer.settled and len(opened) == 1 and informer._pulse.alive)
+            line.hold()
+            if news:
+                for number in range(20):
+                    await config_map(ground, f"n{number}")
+                    await asyncio.sleep(0.2)
+                assert len(opened) == 1, "a stream on which something comes is no silent one"
+                return
+            await until(lambda: len(opened) > 1)
+            line.mend()
+            await until(lambda: not informer.sight.blind)
+            (dark,) = informer.sight.intervals(datetime.now(UTC) - timedelta(minutes=1))
+            assert dark.end - dark.begin >= timedelta(seconds=1), "what it has missed was unseen since the last answer"
+            await config_map(ground, "later")
+            await until(lambda: "later" in seen.names)
 
 
 async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(stack: Stack, ground: Ground) -> None:
