@@ -79,6 +79,17 @@ class Sight:
         self._spans = list(union(self._spans, self._kept))
 
 
+class Answers:
+    """When the last request was sent that the API server answered from its store; its clients may share this."""
+
+    at: datetime | None = None
+    """None while there was none."""
+
+    def note(self, sent: datetime) -> None:
+        """Record an answer to a request that was sent then."""
+        self.at = sent if self.at is None else max(self.at, sent)
+
+
 class SharedSight(Sight):
     """A sight that also includes the blind spans of another observer of the same cluster."""
 

@@ -20,7 +20,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from holdfast import names
-from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.blindness import Answers, Sight
 from holdfast.activities.kube.deep import loads
 from holdfast.activities.kube.errors import KubeError, QuotaExceeded, Unreachable, error_of, is_log
 
@@ -31,6 +31,8 @@ CONNECT_TIMEOUT = 5.0
 TOTAL_TIMEOUT = 10.0
 POOL_SIZE = 64
 _RELOGIN_SECONDS = 10.0
+_WRITES = frozenset({"PATCH", "PUT", "DELETE"})
+"""What is answered from the store alone; reviews, which are not, are POSTs."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
 """Seconds of silence until the kernel asks the other end, seconds between two askings, and how many may go unanswered.
 
@@ -88,6 +90,7 @@ class Transport:
     ) -> None:
         self.sight = sight or Sight()
         """The record of when the API server did not answer this client."""
+        self.answers = Answers()
         # A given record may be that of one kind. Our own is that of the whole server: an error of a single kind does
         # not count as blindness.
         self._sees_all = sight is None
@@ -190,21 +193,28 @@ class Transport:
         `opening` are the seconds until the answer must begin; None if the deadline alone counts.
         """
         contact = contact or Contact(datetime.now(UTC))
+        sent = contact.at
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
-        try:
+
+        async def send() -> aiohttp.ClientResponse:
             async with asyncio.timeout(opening):
-                response = await self._send(method, url, body, content_type, impersonate, deadline)
+                return await self._send(method, url, body, content_type, impersonate, deadline)
+
+        try:
+            response = await send()
             if response.status == 401 and await self._relogin():
                 response.release()
-                response = await self._send(method, url, body, content_type, impersonate, deadline)
+                response = await send()
             try:
                 if response.status == 403 and await self._doubted(await _error(response, method, path)):
                     response.release()
-                    response = await self._send(method, url, body, content_type, impersonate, deadline)
+                    response = await send()
                 if response.status >= 400:
                     raise await _error(response, method, path)
                 contact.at, contact.answered = datetime.now(UTC), True
                 self.sight.regained(contact.at)
+                if method in _WRITES:
+                    self.answers.note(sent)
                 yield response
             finally:
                 response.release()

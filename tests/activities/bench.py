@@ -43,7 +43,7 @@ RENDEZVOUS = "http://rendezvous.example:8086"
 """Where pods of gangs would find theirs."""
 MANAGED_BY = "holdfast.dev/nobody"
 """What the bench's custom resources say in `managedBy`: no front door begins them."""
-AMPLE = 60.0
+AMPLE = 45.0
 """Seconds to wait for what must come; on a stack whose controllers have just begun it takes the longest."""
 
 

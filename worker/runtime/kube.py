@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubernetes.aio.config import ConfigException
 
-from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.blindness import Answers, Sight
 from holdfast.activities.kube.client import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIMEOUT, Kube, Object
 from holdfast.worker.runtime.api_spans import api_span, set_status
 from holdfast.worker.runtime.metrics import Metrics
@@ -96,6 +96,7 @@ class Connector:
         self._context = settings.kube_context or None
         self._metrics = metrics
         self._tracer = tracer
+        self._answers = Answers()
         self.host = ""
         """The API server's address; empty until a client is made."""
 
@@ -133,7 +134,7 @@ class Connector:
             ) from error
         except (ConfigException, OSError, ValueError) as error:
             raise SettingsError(f"kubeconfig: {self.where} cannot be used: {error}") from error
-        kube.metrics, kube.tracer = self._metrics, self._tracer
+        kube.metrics, kube.tracer, kube.answers = self._metrics, self._tracer, self._answers
         self.host = kube.host
         return kube
 

@@ -15,7 +15,7 @@ from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import PAGE, Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
-from holdfast.worker.watch.pulse import Pulse
+from holdfast.worker.watch.pulse import DARK, Pulse
 from holdfast.worker.watch.seen import revision_of
 
 Log: Any = structlog.stdlib.get_logger("holdfast.watch")
@@ -29,6 +29,8 @@ QUIET_SECONDS: Final = 75.0
 end is gone breaks sooner (`http.py`)."""
 SHORTEST: Final = 0.2
 """Seconds that a stream must have lasted to be reopened at once."""
+LASTING: Final = 10.0
+"""Seconds after which the end of a stream is no failure: a proxy may cut whatever is silent, again and again."""
 BACKOFF_FIRST: Final = 0.2
 BACKOFF_LAST: Final = 2.0
 BACKOFF_UNWATCHABLE: Final = 30.0
@@ -249,10 +251,11 @@ class Informer(Generic[T]):
         heard = datetime.now(UTC)
         dark_since: datetime | None = None
 
-        def doubt(since: datetime) -> None:
+        def doubt(felt: datetime) -> None:
             nonlocal dark_since
-            if heard <= since and not patience.expired():
-                dark_since = since
+            last = max(heard, felt)
+            if datetime.now(UTC) - last >= DARK and not patience.expired():
+                dark_since = last
                 patience.reschedule(0)
 
         try:
@@ -264,6 +267,9 @@ class Informer(Generic[T]):
         except TimeoutError:
             self.sight.lost(dark_since)
             raise Unreachable(0, "Unreachable", self._pulse.message) from None
+        finally:
+            if asyncio.get_running_loop().time() - self._begun >= LASTING:
+                self._failures = 0
 
     def _take(self, event: Object) -> None:
         self._failures = 0

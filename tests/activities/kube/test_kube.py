@@ -363,7 +363,21 @@ class TestOnACluster:
                 pass
         assert far_kube.sight.blind
 
-    async def test_a_connection_whose_other_end_is_gone_breaks(self, kube: Kube, monkeypatch: pytest.MonkeyPatch):
+    async def test_answered_writes_show_that_the_store_answers(self, kube: Kube, admin: Kube, bare_namespace: str):
+        await admin.get("v1", "Namespace", "kube-system")
+        await admin.allowed("get", await admin.resource("v1", "Pod"), bare_namespace)
+        made = await admin.create(self.config(bare_namespace))
+        key = ("v1", "ConfigMap", "x", bare_namespace)
+        with pytest.raises(Conflict):
+            await admin.patch(*key, uid="another", patch={"data": {"a": "b"}})
+        assert admin.answers.at is None, "reviews are answered without the store, and refusals may be"
+        before = datetime.now(UTC)
+        await admin.patch(*key, uid=made["metadata"]["uid"], patch={"data": {"a": "b"}})
+        assert admin.answers.at is not None
+        assert before <= admin.answers.at <= datetime.now(UTC)
+        assert kube.answers.at is None
+
+    async def test_the_kernel_asks_a_silent_other_end(self, kube: Kube, monkeypatch: pytest.MonkeyPatch):
         make, made = http._socket, list[socket.socket]()
 
         def kept(address: Any) -> socket.socket:
@@ -373,8 +387,9 @@ class TestOnACluster:
         monkeypatch.setattr(http, "_socket", kept)
         await kube.get("v1", "Namespace", "kube-system")
         (one,) = made
-        asked = [one.getsockopt(socket.IPPROTO_TCP, option) for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)]
-        assert (one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), asked) == (1, [10, 5])
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        asked = [one.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        assert (one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), asked) == (1, [10, 5, 2])
 
     async def test_a_new_kind_is_found_after_a_miss(self, admin: Kube, bare_namespace: str):
         group = f"{bare_namespace}.example.com"

@@ -67,6 +67,8 @@ class Entities:
     doors: list[tuple[str, int]]
     """Where the workers listen for them."""
     cache: Path
+    served: dict[str, str] = field(default_factory=dict[str, str])
+    """The settings by which a worker serves gangs."""
     asked: Counter[str] = field(default_factory=Counter[str])
     answered: Counter[str] = field(default_factory=Counter[str])
     refused: set[str] = field(default_factory=set[str])
@@ -79,10 +81,11 @@ class Entities:
         own = {"HOLDFAST_PROVISIONER_URL": self.redfish.template, **self.store.settings(self.cache)}
         if not self.rendezvous:
             return own
-        served = await door(self.site)
-        host, _, port = served["HOLDFAST_RENDEZVOUS_ADDRESS"].rpartition(":")
-        self.doors.append((host, int(port)))
-        return own | served | {"HOLDFAST_RENDEZVOUS_URL": self.rendezvous}
+        self.served = self.served or await door(self.site)  # All have one certificate.
+        host, port = self.served["HOLDFAST_RENDEZVOUS_ADDRESS"].rpartition(":")[0], free_port()
+        self.doors.append((host, port))
+        address = {"HOLDFAST_RENDEZVOUS_ADDRESS": f"{host}:{port}", "HOLDFAST_RENDEZVOUS_URL": self.rendezvous}
+        return own | self.served | address
 
     def sentence(self) -> str:
         """Say what there is."""

@@ -170,6 +170,20 @@ def test_a_credential_program_that_hangs_is_refused_so_that_another_worker_watch
     in_virtual_time(main())
 
 
+def test_the_clients_of_a_process_share_what_the_api_server_answered() -> None:
+    class Made(WorkerKube):
+        @classmethod
+        async def connect(cls, *_: Any, **__: Any) -> Any:
+            return cls(Configuration())
+
+    async def main() -> None:
+        connector = Connector(Mock(kubeconfig="/etc/kubeconfig", kube_context=""), Metrics(), Made)
+        one, another = await connector(), await connector(Sight(), 3)
+        assert one.answers is another.answers
+
+    in_virtual_time(main())
+
+
 def test_while_the_first_client_is_made_nothing_is_blind_but_what_was_before() -> None:
     async def main() -> None:
         earlier = Interval(begin=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 2, tzinfo=UTC))

@@ -214,17 +214,18 @@ async def test_an_idle_stream_is_opened_anew_without_blindness(
 
 
 @pytest.mark.row("U1", level="e2e")
-@pytest.mark.parametrize("news", [False, True], ids=["silent", "news come"])
+@pytest.mark.parametrize("news", [False, True], ids=["silent", "news come first"])
 async def test_U1_a_silent_stream_is_broken_off_when_the_server_answers_nothing_for_long(
     stack: Stack, ground: Ground, admin: str, monkeypatch: pytest.MonkeyPatch, news: bool
 ) -> None:
     """The pulse alone is held up here, so that what breaks the stream off is its darkness."""
+    dark = timedelta(seconds=3)
     monkeypatch.setattr("holdfast.worker.watch.pulse.PERIOD", 0.1)
-    monkeypatch.setattr("holdfast.worker.watch.pulse.DARK", timedelta(seconds=1))
-    opened, watch = list[float](), WorkerKube.watch
+    monkeypatch.setattr("holdfast.worker.watch.informer.DARK", dark)
+    opened, watch = list[datetime](), WorkerKube.watch
 
     def counted(*given: Any, **options: Any) -> AsyncIterator[Object]:
-        opened.append(asyncio.get_running_loop().time())
+        opened.append(datetime.now(UTC))
         return watch(*given, **options)
 
     monkeypatch.setattr(WorkerKube, "watch", counted)
@@ -237,19 +238,40 @@ async def test_U1_a_silent_stream_is_broken_off_when_the_server_answers_nothing_
         async with informing(ground, admin, pulse=str(path)) as (informer, seen):
             await until(lambda: informer.settled and len(opened) == 1 and informer._pulse.alive)
             line.hold()
+            last = informer._pulse.felt
             if news:
-                for number in range(20):
-                    await config_map(ground, f"n{number}")
-                    await asyncio.sleep(0.2)
-                assert len(opened) == 1, "a stream on which something comes is no silent one"
-                return
-            await until(lambda: len(opened) > 1)
+                await asyncio.sleep(1)
+                last = datetime.now(UTC)
+                await config_map(ground, "news")
+                await until(lambda: "news" in seen.names)
+            await until(lambda: len(opened) > 1, 30)
+            assert last is not None
+            assert opened[1] - last >= dark, "a stream on which something came is no silent one"
             line.mend()
             await until(lambda: not informer.sight.blind)
-            (dark,) = informer.sight.intervals(datetime.now(UTC) - timedelta(minutes=1))
-            assert dark.end - dark.begin >= timedelta(seconds=1), "what it has missed was unseen since the last answer"
+            spans = informer.sight.intervals(last - timedelta(minutes=1))
+            assert any(one.end - one.begin >= dark for one in spans), (
+                "since the last news it saw nothing"
+            )
             await config_map(ground, "later")
             await until(lambda: "later" in seen.names)
+
+
+async def test_streams_that_a_proxy_cuts_when_they_are_silent_are_opened_anew_at_once(
+    ground: Ground, admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.worker.watch.informer.LASTING", 0.3)
+    async with informing(ground, admin) as (informer, seen):
+        await until(lambda: informer.settled)
+        for _ in range(6):
+            await asyncio.sleep(0.5)
+            begun = informer._begun
+            await ground.proxy.cut()
+            await ground.proxy.restore()
+            await until(lambda begun=begun: informer._begun > begun)
+        assert informer._failures <= 1, "it waits no longer from cut to cut"
+        await config_map(ground, "later")
+        await until(lambda: "later" in seen.names)
 
 
 async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(stack: Stack, ground: Ground) -> None:
