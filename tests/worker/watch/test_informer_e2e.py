@@ -250,9 +250,7 @@ async def test_U1_a_silent_stream_is_broken_off_when_the_server_answers_nothing_
             line.mend()
             await until(lambda: not informer.sight.blind)
             spans = informer.sight.intervals(last - timedelta(minutes=1))
-            assert any(one.end - one.begin >= dark for one in spans), (
-                "since the last news it saw nothing"
-            )
+            assert any(one.end - one.begin >= dark for one in spans), "since the last news it saw nothing"
             await config_map(ground, "later")
             await until(lambda: "later" in seen.names)
 
