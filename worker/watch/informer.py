@@ -24,13 +24,12 @@ T = TypeVar("T")
 S = TypeVar("S", contravariant=True)
 
 WATCH_SECONDS: Final = 300
-QUIET_SECONDS: Final = 75.0
-"""A stream silent for this long is reopened: the server sends a bookmark about once a minute. A connection whose other
-end is gone breaks sooner (`http.py`)."""
+QUIET_SECONDS: Final = 15.0
+"""A stream silent for this long is reopened: some proxies cut it after 20 s, and what is cut counts as blindness."""
 SHORTEST: Final = 0.2
 """Seconds that a stream must have lasted to be reopened at once."""
 LASTING: Final = 10.0
-"""Seconds after which the end of a stream is no failure: a proxy may cut whatever is silent, again and again."""
+"""Seconds after which the end of a stream is no failure, so that the next one is not waited for longer each time."""
 BACKOFF_FIRST: Final = 0.2
 BACKOFF_LAST: Final = 2.0
 BACKOFF_UNWATCHABLE: Final = 30.0

@@ -46,12 +46,12 @@ class Pulse:
         while True:
             answered = self._kube.answers.at
             if self.alive and answered is not None and 0.0 <= _age(answered) < PERIOD:
-                self.felt = answered
+                self.felt, self.message = answered, ""
             else:
                 await self.ask()
             rest = PERIOD - _age(self.felt) if self.alive and self.felt is not None else PERIOD / 4
             spread = PERIOD * random.uniform(0.0, 0.1)  # noqa: S311 - the first who asks spares others their read
-            await asyncio.sleep(min(max(rest, 0.0), PERIOD) + spread)  # Bounded: a clock may be set.
+            await asyncio.sleep(min(max(rest, PERIOD / 4), PERIOD) + spread)  # Bounded: a clock may be set.
 
     async def ask(self) -> None:
         """Poll once."""

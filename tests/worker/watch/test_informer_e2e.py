@@ -219,7 +219,7 @@ async def test_U1_a_silent_stream_is_broken_off_when_the_server_answers_nothing_
     stack: Stack, ground: Ground, admin: str, monkeypatch: pytest.MonkeyPatch, news: bool
 ) -> None:
     """The pulse alone is held up here, so that what breaks the stream off is its darkness."""
-    dark = timedelta(seconds=3)
+    dark = timedelta(seconds=6 if news else 3)  # The news must come before that.
     monkeypatch.setattr("holdfast.worker.watch.pulse.PERIOD", 0.1)
     monkeypatch.setattr("holdfast.worker.watch.informer.DARK", dark)
     opened, watch = list[datetime](), WorkerKube.watch
