@@ -30,8 +30,8 @@ Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 class Missing:
     """Asks Temporal once, when a watch begins.
 
-    Objects deleted while nobody watched left no trace in the cluster. Objects of a suspended workload that were
-    restored in that time may look as they did when they were last told.
+    Objects deleted while nobody watched left no trace in the cluster. Objects that were restored in that time may look
+    as they did when they were last told.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Missing:
     async def tell(self, version: Callable[[], int]) -> int:
         """Signal each workload that is running but absent, so that it looks for itself; return their number.
 
-        One that is suspended and has a living attempt is told what is there.
+        One that is suspended and has a living attempt, or runs and has an earlier one, is told what is there.
         """
         while True:
             try:
@@ -88,11 +88,10 @@ class Missing:
                 continue  # Somebody has begun it by hand, under an id that is no workload's.
             workload = WorkloadKey(namespace, uid)
             newest = self._cache.newest(workload)
-            if execution.typed_search_attributes.get(_PHASE) == Phase.SUSPENDED.value:
-                if newest is not None and not newest.facts.deleting:
-                    self._retell(workload)
-                continue
-            if newest is not None:
+            suspended = execution.typed_search_attributes.get(_PHASE) == Phase.SUSPENDED.value
+            if newest is not None and not newest.facts.deleting and (suspended or newest.number < attempt):
+                self._retell(workload)
+            if newest is not None or suspended:
                 continue
             seen = Observation(
                 workload_uid=uid,

@@ -116,7 +116,7 @@ async def test_T3_a_worker_that_fails_is_charged_alone_and_all_begin_a_new_round
 @ROW("T4", level="e2e")
 @ROW("T5", level="e2e")
 async def test_T4_T5_a_member_with_none_left_ends_the_gang_and_the_others_at_once(real: Space):
-    gang = await Elastic.submit(real, 2, 2, maxRestarts=1)
+    gang = await Elastic.submit(real, 2, 2, maxRestarts=1, keepAliveAttempts=30)
     flaky = (await gang.meets(2))[0]
     await gang.signal(flaky, FAILS)
 

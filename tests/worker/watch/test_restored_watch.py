@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import pytest
+from temporalio.common import SearchAttributeKey
 
+from holdfast import names
+from holdfast.activities.facts.workload_key import WorkloadKey
+from holdfast.worker.watch import missing
 from holdfast.worker.watch.watch import Memory
 from tests.fakes.watched import World
 
@@ -58,3 +63,28 @@ def test_what_temporal_contradicts_is_told_again_and_nothing_else_is(world: Worl
     next_.attention.retell(next_.key("w"), next_.now)
     assert [send.workload for send in next_.pass_time(30)] == [next_.key("w")]
     assert next_.pass_time(30) == []
+
+
+@pytest.mark.parametrize(("attempt", "again"), [(1, False), (2, True)])
+async def test_an_attempt_of_before_is_told_although_it_is_as_it_was_when_it_was_last_told(
+    world: World, attempt: int, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing, "PATIENCE", 0)
+    world.running()
+    client = Mock()
+    client.list_workflows.return_value = MagicMock()
+    client.list_workflows.return_value.__aiter__.return_value = [
+        Mock(
+            id="workload/c/ns/w",
+            run_id="r",
+            memo=AsyncMock(return_value={names.MEMO_UID: "w"}),
+            typed_search_attributes={
+                SearchAttributeKey.for_int(names.SA_ATTEMPT): attempt,
+                SearchAttributeKey.for_keyword(names.SA_PHASE): "Running",
+            },
+        )
+    ]
+    retell = Mock()
+    told = await missing.Missing(client, "c", (0, names.SHARDS - 1), world.cache, retell).tell(lambda: 1)
+    assert told == 0
+    assert [one.args for one in retell.call_args_list] == ([(WorkloadKey("ns", "w"),)] if again else [])
