@@ -19,6 +19,8 @@ NAME = "latency"
 ACTIVE = (20, 500)
 MOST = 200
 PER_SECOND = 4.0
+SECONDS = 60
+"""How long a history may lag behind the pods that its decision removed."""
 
 
 async def measure(ground: Ground, active: tuple[int, ...] = ACTIVE) -> None:
@@ -54,6 +56,11 @@ async def _one(ground: Ground, system: Controller, active: int, repeat: int) -> 
             acted.setdefault(name, (at - truth[name]).total_seconds())
         series = {"acted_s": sorted(acted.values())}
         decided = await system.decided(chosen)
+        for _ in range(SECONDS):  # What was decided is told once the activity that removes has ended.
+            if len(decided) in {0, len(chosen)}:
+                break
+            await asyncio.sleep(1)
+            decided = await system.decided(chosen)
         if decided:
             series["decided_s"] = sorted((at - truth[name]).total_seconds() for name, at in decided.items())
         else:
