@@ -166,6 +166,7 @@ async def test_after_blindness_the_unhealthy_hear_of_it(ground: Ground) -> None:
         assert seen.pods.running == 2
         # Pods and Jobs are seen again by streams of their own: if at different times, it is told of each.
         assert await quiet(ground, handle, 6) <= 1
+        assert await quiet(ground, handle, 3) == 0
 
 
 async def test_a_connection_that_died_without_a_word_is_noticed_within_ten_seconds(ground: Ground) -> None:
