@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from holdfast.model import Interval
-from holdfast.policy.failures.blindness import union
+from holdfast.policy.failures.blindness import lasting, union
 
 SPANS_KEPT = 32
 
@@ -19,7 +19,8 @@ class Sight:
     """The spans in which this process could not see the API server.
 
     A span begins when the first failed request was sent, and ends with the next request that was answered. If there
-    are more than `kept`, the two closest are merged: blindness may be overstated, never forgotten.
+    are more than `kept`, those that are no blindness go (`lasting`), then the two closest are merged: blindness may be
+    overstated, never forgotten.
     """
 
     def __init__(self, kept: int = SPANS_KEPT, clock: Callable[[], datetime] = _now) -> None:
@@ -76,7 +77,8 @@ class Sight:
             self._spans[-1] = Interval(begin=min(last.begin, span.begin), end=max(last.end, span.end))
         else:
             self._spans.append(span)
-        self._spans = list(union(self._spans, self._kept))
+        if len(self._spans) > self._kept:
+            self._spans = list(lasting(self._spans, self._kept))
 
 
 class Answers:

@@ -168,7 +168,7 @@ class Kube(Transport):
         deadline = aiohttp.ClientTimeout(
             total=timeout_seconds + self.timeout, sock_connect=self.connect_timeout, sock_read=quiet_seconds
         )
-        contact = Contact(datetime.now(UTC))
+        contact = Contact(datetime.now(UTC), stream=True)
         async with self._sent(
             "GET", path, query=query, deadline=deadline, contact=contact, opening=self.timeout
         ) as response:

@@ -9,8 +9,8 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Protocol, Self, cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol, Self, cast
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -38,6 +38,8 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
 
 A connection whose other end is gone, or is forgotten by what is between, breaks within 20 s. Not every system has all.
 """
+LASTING: Final = timedelta(seconds=10)
+"""How long a stream must have been open for its end to be no failure."""
 _ACCEPT = "application/json, */*"
 """As kubectl asks: the keys of tokens are JSON by another name (`application/jwk-set+json`)."""
 
@@ -51,11 +53,17 @@ class Contact:
     """When the server last sent something on a request; at first, when the request was sent."""
 
     at: datetime
-    answered: bool = False
+    stream: bool = False
+    answered: datetime | None = None
 
     def dark_since(self, error: Exception) -> datetime:
         """Return since when nothing is known: a silence counts from the last data, a connection that broke from now."""
-        return self.at if isinstance(error, TimeoutError) or not self.answered else datetime.now(UTC)
+        return self.at if isinstance(error, TimeoutError) or self.answered is None else datetime.now(UTC)
+
+    def is_cut(self, error: Exception) -> bool:
+        """Whether a stream broke that has lasted: proxies cut silent ones. The next request tells more."""
+        lasted = self.stream and self.answered is not None and datetime.now(UTC) - self.answered >= LASTING
+        return lasted and not isinstance(error, TimeoutError)
 
 
 class _Rest(RESTClientObject):
@@ -211,7 +219,7 @@ class Transport:
                     response = await send()
                 if response.status >= 400:
                     raise await _error(response, method, path)
-                contact.at, contact.answered = datetime.now(UTC), True
+                contact.at = contact.answered = datetime.now(UTC)
                 self.sight.regained(contact.at)
                 if method in _WRITES:
                     self.answers.note(sent)
@@ -226,7 +234,7 @@ class Transport:
             self.sight.regained()
             raise
         except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError) as error:
-            if not is_log(path):  # It may have been the kubelet that fell silent.
+            if not is_log(path) and not contact.is_cut(error):  # It may have been the kubelet that fell silent.
                 self.sight.lost(contact.dark_since(error))
             detail = str(error) or type(error).__name__
             raise Unreachable(0, "Unreachable", f"{method} {path}: {detail}") from error

@@ -28,14 +28,19 @@ class Line:
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-        self._drop()
+        self.drop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
         self._cut = True
-        self._drop()
+        self.drop()
+
+    def drop(self) -> None:
+        """Close what is open, and serve on: so a proxy cuts what is silent for too long."""
+        for writer in self._writers:
+            writer.close()
 
     def hold(self) -> None:
         self._open.clear()
@@ -43,10 +48,6 @@ class Line:
     def mend(self) -> None:
         self._cut = False
         self._open.set()
-
-    def _drop(self) -> None:
-        for writer in self._writers:
-            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._cut:

@@ -24,13 +24,12 @@ from holdfast.activities.kube.raw import mapping
 from holdfast.model import Interval, NodeSight, NodesSeen, OwnMarks
 from holdfast.model.calls.cluster import WatchNodesInput
 from holdfast.model.entities.nodes import NodeWord
-from holdfast.policy.failures.blindness import union
+from holdfast.policy.failures.blindness import lasting, union
 from holdfast.policy.nodes.monitor import told_of
 from holdfast.worker.nodes.ledger import NodeLedger
 from holdfast.worker.runtime.endless import beat, ended, other_cluster, while_all_last, worker_leaves
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
-from holdfast.worker.watch.feeds import SHORTEST_BLINDNESS
 from holdfast.worker.watch.informer import Informer, Restored, Standing, StreamSight
 from holdfast.worker.watch.pulse import DEADLINE, Pulse
 from holdfast.workflows.entities.node_monitor import NodeMonitorStatus
@@ -283,8 +282,7 @@ class _Watching:
         """Return the spans in which leases could not be seen: requests had no answer, or this process stood still."""
         since = now - BLIND_KEPT
         spans = [*self._pulse.kube.sight.intervals(since), *self._leases.sight.intervals(since)]
-        long = [span for span in spans if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS]
-        return union((*long, *(span for span in self._stalls if span.end > since)), SPANS_KEPT)
+        return union((*lasting(spans, SPANS_KEPT), *(span for span in self._stalls if span.end > since)), SPANS_KEPT)
 
 
 def _say(informer: Informer[Any]) -> None:

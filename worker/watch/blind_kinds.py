@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.worker.watch.feeds import CORE, SHORTEST_BLINDNESS
+from holdfast.policy.failures.blindness import SHORTEST
+from holdfast.worker.watch.feeds import CORE
 from holdfast.worker.watch.seen import KindKey
 
 
@@ -34,7 +35,7 @@ class Darkness:
         self.since |= dict.fromkeys(new, now)
         back = {kind: now - self.since.pop(kind) for kind in self.since.keys() - set(dark)}
         self._back = set(back)
-        self._owed |= {kind for kind, spent in back.items() if spent >= SHORTEST_BLINDNESS}
+        self._owed |= {kind for kind, spent in back.items() if spent >= SHORTEST.total_seconds()}
         return new, back
 
     @property

@@ -19,7 +19,7 @@ from holdfast.activities.kube.client import Object
 from holdfast.activities.kube.raw import mapping
 from holdfast.formats import RESOURCES
 from holdfast.model import Interval
-from holdfast.policy.failures.blindness import union
+from holdfast.policy.failures.blindness import lasting
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.cache import Cache
@@ -50,7 +50,6 @@ NODE: Final[KindKey] = ("v1", "Node")
 """Followed to notice marked nodes; a watch that may not read nodes works without them."""
 CORE: Final = frozenset({ANCHOR, ATTEMPT, POD})
 """The kinds that every attempt depends on."""
-SHORTEST_BLINDNESS: Final = 1.0
 
 Touch = Callable[[set[WorkloadKey], bool], None]
 """Takes the workloads that a change touches, and whether it may be urgent."""
@@ -261,9 +260,7 @@ class Feeds:
                 sights += [informer.sight for informer in feed.informers if not informer.unseen]
         spans = [span for sight in sights for span in sight.intervals(since)]
         spans += [span for span in self._earlier if span.end > since]
-        return tuple(
-            span for span in union(spans, SPANS_KEPT) if (span.end - span.begin).total_seconds() >= SHORTEST_BLINDNESS
-        )
+        return lasting(spans, SPANS_KEPT)
 
     def recall(self, earlier: tuple[Interval, ...]) -> None:
         """Store the blindness of the previous watcher."""

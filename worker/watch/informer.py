@@ -13,6 +13,7 @@ import structlog
 
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import PAGE, Forbidden, Gone, KubeError, Object, UnknownKind, Unreachable
+from holdfast.activities.kube.http import LASTING
 from holdfast.worker.runtime.kube import WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.pulse import DARK, Pulse
@@ -24,12 +25,13 @@ T = TypeVar("T")
 S = TypeVar("S", contravariant=True)
 
 WATCH_SECONDS: Final = 300
-QUIET_SECONDS: Final = 15.0
-"""A stream silent for this long is reopened: some proxies cut it after 20 s, and what is cut counts as blindness."""
+QUIET_SECONDS: Final = 75.0
+"""A stream silent for this long is reopened: the server sends a bookmark about once a minute.
+
+A connection whose other end is gone breaks sooner (`http.py`).
+"""
 SHORTEST: Final = 0.2
 """Seconds that a stream must have lasted to be reopened at once."""
-LASTING: Final = 10.0
-"""Seconds after which the end of a stream is no failure, so that the next one is not waited for longer each time."""
 BACKOFF_FIRST: Final = 0.2
 BACKOFF_LAST: Final = 2.0
 BACKOFF_UNWATCHABLE: Final = 30.0
@@ -267,7 +269,7 @@ class Informer(Generic[T]):
             self.sight.lost(dark_since)
             raise Unreachable(0, "Unreachable", self._pulse.message) from None
         finally:
-            if asyncio.get_running_loop().time() - self._begun >= LASTING:
+            if asyncio.get_running_loop().time() - self._begun >= LASTING.total_seconds():
                 self._failures = 0
 
     def _take(self, event: Object) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Final
 
 from holdfast.model import Interval
+
+SHORTEST: Final = timedelta(seconds=1)
+"""A shorter span is no blindness: one request went unanswered, or a stream was cut, and the next was answered."""
 
 
 def union(intervals: Iterable[Interval], keep: int) -> tuple[Interval, ...]:
@@ -28,6 +32,15 @@ def union(intervals: Iterable[Interval], keep: int) -> tuple[Interval, ...]:
         at = gaps.index(min(gaps))
         merged[at : at + 2] = [Interval(begin=merged[at].begin, end=merged[at + 1].end)]
     return tuple(merged)
+
+
+def lasting(intervals: Iterable[Interval], keep: int) -> tuple[Interval, ...]:
+    """Return the intervals as `union` does, but for those that are shorter than `SHORTEST` after touching ones merged.
+
+    They go before the closest merge: a stream that is cut again and again never makes one long blindness.
+    """
+    found = list(intervals)
+    return union((span for span in union(found, len(found)) if span.end - span.begin >= SHORTEST), keep)
 
 
 def due(start: datetime, grace: timedelta, blind: Iterable[Interval]) -> datetime:

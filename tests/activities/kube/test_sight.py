@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.activities.kube.blindness import Sight
 from holdfast.model import Interval
-from holdfast.policy.failures.blindness import union
+from holdfast.policy.failures.blindness import lasting, union
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -81,6 +81,22 @@ def test_when_there_are_too_many_the_two_closest_become_one():
         sight.lost(at(begin))
         sight.regained(at(end))
     assert sight.intervals(T0 - timedelta(1), at(20)) == (span(0, 1), span(10, 13))
+
+
+@pytest.mark.row("U1", level="pure")
+def test_U1_a_stream_that_is_cut_again_and_again_makes_no_blindness_and_hides_none():
+    sight = Sight(kept=4)
+    for number in range(100):
+        sight.lost(at(20 * number))
+        sight.regained(at(20 * number + (5 if number in {30, 90} else 0.2)))
+    spans = sight.intervals(T0 - timedelta(1), at(3000))
+    assert lasting(spans, 4) == (span(600, 605), span(1800, 1805))
+
+
+@pytest.mark.parametrize("parts", [((0, 0.6), (0.5, 1.1)), ((0, 0.5), (0.5, 1.0))])
+def test_short_spans_that_touch_are_one(parts: tuple[tuple[float, float], ...]):
+    assert lasting([span(*each) for each in parts], 1) == (span(0, parts[-1][1]),)
+    assert lasting([span(*parts[0]), span(3, 3.9)], 1) == ()
 
 
 def test_no_span_can_be_kept_is_refused():

@@ -96,6 +96,18 @@ async def informing(
         await beat.kube.close()
 
 
+@asynccontextmanager
+async def by_line(stack: Stack, ground: Ground) -> AsyncIterator[tuple[Line, str]]:
+    """Yield a line to the API server, and a kubeconfig with all rights that goes by it."""
+    document: dict[str, Any] = yaml.safe_load(stack.kubeconfig.read_text())
+    server = urlsplit(document["clusters"][0]["cluster"]["server"])
+    async with Line(server.hostname or "", server.port or 443) as line:
+        document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{line.port}"
+        path = stack.kubeconfig.parent / f"{ground.cluster}-line.kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        yield line, str(path)
+
+
 @pytest.fixture
 def admin(stack: Stack, ground: Ground) -> str:
     """A kubeconfig with all rights, through the proxy."""
@@ -229,36 +241,31 @@ async def test_U1_a_silent_stream_is_broken_off_when_the_server_answers_nothing_
         return watch(*given, **options)
 
     monkeypatch.setattr(WorkerKube, "watch", counted)
-    document: dict[str, Any] = yaml.safe_load(stack.kubeconfig.read_text())
-    server = urlsplit(document["clusters"][0]["cluster"]["server"])
-    async with Line(server.hostname or "", server.port or 443) as line:
-        document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{line.port}"
-        path = stack.kubeconfig.parent / f"{ground.cluster}-line.kubeconfig"
-        path.write_text(yaml.safe_dump(document))
-        async with informing(ground, admin, pulse=str(path)) as (informer, seen):
-            await until(lambda: informer.settled and len(opened) == 1 and informer._pulse.alive)
-            line.hold()
-            last = informer._pulse.felt
-            if news:
-                await asyncio.sleep(1)
-                last = datetime.now(UTC)
-                await config_map(ground, "news")
-                await until(lambda: "news" in seen.names)
-            await until(lambda: len(opened) > 1, 30)
-            assert last is not None
-            assert opened[1] - last >= dark, "a stream on which something came is no silent one"
-            line.mend()
-            await until(lambda: not informer.sight.blind)
-            spans = informer.sight.intervals(last - timedelta(minutes=1))
-            assert any(one.end - one.begin >= dark for one in spans), "since the last news it saw nothing"
-            await config_map(ground, "later")
-            await until(lambda: "later" in seen.names)
+    async with by_line(stack, ground) as (line, path), informing(ground, admin, pulse=path) as (informer, seen):
+        await until(lambda: informer.settled and len(opened) == 1 and informer._pulse.alive)
+        line.hold()
+        last = informer._pulse.felt
+        if news:
+            await asyncio.sleep(1)
+            last = datetime.now(UTC)
+            await config_map(ground, "news")
+            await until(lambda: "news" in seen.names)
+        await until(lambda: len(opened) > 1, 30)
+        assert last is not None
+        assert opened[1] - last >= dark, "a stream on which something came is no silent one"
+        line.mend()
+        await until(lambda: not informer.sight.blind)
+        spans = informer.sight.intervals(last - timedelta(minutes=1))
+        assert any(one.end - one.begin >= dark for one in spans), "since the last news it saw nothing"
+        await config_map(ground, "later")
+        await until(lambda: "later" in seen.names)
 
 
 async def test_streams_that_a_proxy_cuts_when_they_are_silent_are_opened_anew_at_once(
     ground: Ground, admin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.watch.informer.LASTING", 0.3)
+    for module in ("worker.watch.informer", "activities.kube.http"):
+        monkeypatch.setattr(f"holdfast.{module}.LASTING", timedelta(seconds=0.3))
     async with informing(ground, admin) as (informer, seen):
         await until(lambda: informer.settled)
         for _ in range(6):
@@ -270,6 +277,31 @@ async def test_streams_that_a_proxy_cuts_when_they_are_silent_are_opened_anew_at
         assert informer._failures <= 1, "it waits no longer from cut to cut"
         await config_map(ground, "later")
         await until(lambda: "later" in seen.names)
+
+
+@pytest.mark.row("U1", level="e2e")
+async def test_U1_a_silent_stream_that_a_proxy_cuts_is_no_blindness(
+    stack: Stack, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.activities.kube.http.LASTING", timedelta(seconds=0.3))
+    async with by_line(stack, ground) as (line, path), informing(ground, path) as (informer, seen):
+        await until(lambda: informer.settled and informer._begun > 0)
+        since = datetime.now(UTC)
+        for index in range(4):
+            await asyncio.sleep(0.8)
+            begun = informer._begun
+            line.drop()
+            await until(lambda begun=begun: informer._begun > begun)
+            await config_map(ground, f"c{index}")
+        await until(lambda: seen.names == {f"c{index}" for index in range(4)})
+        assert informer.sight.intervals(since) == ()
+        assert informer._failures == 0
+        await asyncio.sleep(0.8)
+        line.cut()
+        await until(lambda: informer.sight.blind)
+        line.mend()
+        await until(lambda: not informer.sight.blind)
+        assert len(informer.sight.intervals(since)) == 1, "the stream was cut, and nobody answered"
 
 
 async def test_where_all_namespaces_are_forbidden_the_named_ones_are_watched(stack: Stack, ground: Ground) -> None:
