@@ -29,6 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.graph import GraphOrder
     from holdfast.model.entities.queue import QueueOrder
     from holdfast.model.gang.orders import GangOutcome
+    from holdfast.model.spec.policy import POLICIES
     from holdfast.model.spec.sensitive import reruns_init
     from holdfast.policy.attempt.checkpoint import CheckpointAsk, check_ask, is_conflict, is_of_earlier
     from holdfast.policy.attempt.park import begins_suspended
@@ -104,6 +105,9 @@ class WorkloadWorkflow:
         self._tally = Tally(begun)
         self._state = carried
         self._spec, self._problem = read(Workload, document)
+        if isinstance(document, dict) and "policy" in document:
+            # The SDK keeps the arguments for as long as the workflow is in its cache.
+            document["policy"] = POLICIES.same(document["policy"])
         if self._spec is None:
             return
         self._uid = self._spec.uid or workflow.info().first_execution_run_id

@@ -18,9 +18,11 @@ from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.model import ComponentView, Failure, Interval, Observation
 from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.model.observation import FAILURES_MAXIMUM, Asked
+from holdfast.model.shared import Shared
 from holdfast.model.spec.selection import Selection
 from holdfast.policy.failures.selection import select
 
+_SELECTIONS = Shared()
 ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
 
 
@@ -32,7 +34,7 @@ def plan_of(owner: Mapping[str, Any]) -> tuple[PlannedComponent, ...]:
 def selection_in(owner: Mapping[str, Any]) -> Selection | None:
     """Return the rules that an attempt's owner object carries; None if it has none, or none that can be read."""
     try:
-        return Selection.model_validate(mapping(owner.get("spec"))["selection"])
+        return _SELECTIONS(mapping(owner.get("spec"))["selection"], Selection.model_validate)
     except (KeyError, ValidationError):
         return None
 

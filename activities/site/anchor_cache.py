@@ -5,6 +5,7 @@ Each write names its base version: if a remembered anchor has changed, the write
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -21,15 +22,16 @@ class KnownAnchors:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._anchors: OrderedDict[tuple[str, str, str], Mapping[str, Any]] = OrderedDict()
+        self._anchors: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
+        """As JSON, which takes a fifth of what it is read into."""
 
     def take(self, target: Target) -> Mapping[str, Any] | None:
         """Return a workload's anchor, and forget it: the caller stores the result of its write."""
-        return self._anchors.pop(_key(target), None)
+        return _read(self._anchors.pop(_key(target), None))
 
     def look(self, target: Target) -> Mapping[str, Any] | None:
         """Return a workload's anchor, and remember it on."""
-        return self._anchors.get(_key(target))
+        return _read(self._anchors.get(_key(target)))
 
     def keep(self, target: Target, anchor: Mapping[str, Any]) -> None:
         """Remember a workload's anchor as the API server has just returned it."""
@@ -41,9 +43,13 @@ class KnownAnchors:
             # beside what shows whose the resource is.
             kept["spec"] = _only(anchor.get("spec"), "managedBy")
             metadata["annotations"] = _only(metadata.get("annotations"), names.ANNOTATION_LIFE)
-        self._anchors[_key(target)] = kept
+        self._anchors[_key(target)] = json.dumps(kept, separators=(",", ":")).encode()
         if len(self._anchors) > _MOST:
             self._anchors.popitem(last=False)
+
+
+def _read(kept: bytes | None) -> Mapping[str, Any] | None:
+    return None if kept is None else json.loads(kept)
 
 
 def _only(content: Any, key: str) -> dict[str, Any]:

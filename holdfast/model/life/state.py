@@ -20,7 +20,7 @@ from holdfast.model.life.report import CopyRestarts, Report
 from holdfast.model.observation import Asked, Failure, Interval, Observation, Payload
 from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
 from holdfast.model.spec.component import PodSet
-from holdfast.model.spec.policy import Limits, Policy
+from holdfast.model.spec.policy import Limits, SharedPolicy
 from holdfast.model.vocabulary import Parking, Phase, Reason
 from holdfast.model.words import Outside
 
@@ -348,7 +348,7 @@ class State(Payload):
     reason: Reason = Reason.QUEUED
     message: str = ""
     since: Time
-    policy: Policy
+    policy: SharedPolicy
     """The policy in force: the submitted one, or its updated form, within the operator's limits."""
     limits: Limits = Limits()
     cluster_uid: str = ""

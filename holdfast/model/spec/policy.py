@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WrapValidator, field_validator, model_validator
 
 from holdfast.model.base import Duration, Model, Word, format_duration
 from holdfast.model.pattern import compiled
+from holdfast.model.shared import Shared
 from holdfast.model.vocabulary import (
     ActionKind,
     AtEnd,
@@ -366,3 +367,8 @@ class Policy(Model):
     def budget(self, name: str) -> Budget:
         """Return a budget by its name (validation ensures that it exists)."""
         return next(budget for budget in self.budgets if budget.name == name)
+
+
+POLICIES: Final = Shared()
+SharedPolicy = Annotated[Policy, WrapValidator(POLICIES)]
+"""A policy as a field: equal ones are one object, as most workloads have one of few."""

@@ -20,7 +20,7 @@ from holdfast.model.spec.component import Component
 from holdfast.model.spec.gang_members import check_gang, members_of
 from holdfast.model.spec.lifecycle import Bounded, Lifecycle, Reactive, Unbounded
 from holdfast.model.spec.mount import MOUNTS_MAXIMUM, Mount, check_mounts
-from holdfast.model.spec.policy import Match, Policy
+from holdfast.model.spec.policy import Match, Policy, SharedPolicy
 from holdfast.model.spec.probe import Probe
 from holdfast.model.spec.progress import Progress, ProgressSource
 from holdfast.model.spec.sensitive import contrary, contrary_gang, settled_fields
@@ -99,7 +99,7 @@ class Workload(Model):
     """How its steps are followed, and when standing still is a failure; none: they are not (rows P1, P2)."""
     sensitive: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it is never run again without a person's approval, and each action on it is recorded first (L7, L36)."""
-    policy: Policy = Policy()
+    policy: SharedPolicy = Policy()
     """How long it waits for what, and what happens when it fails."""
     checkpoint: Annotated[Checkpoint | None, Field(exclude_if=lambda value: value is None)] = None
     """How it saves its state before it is suspended or preempted; none: it does not (row L32)."""
