@@ -88,7 +88,7 @@ async def look(site: Site, given: ObserveInput) -> Observation:
     marks = await _marks(site, [pod for pod in seen_pods if pod.attempt == given.attempt])
     if anchor is not None and not is_ours(site, target, anchor):
         anchor = None
-    if anchor is not None and site.known.look(target) is None:
+    if anchor is not None and not site.known.has(target):
         site.known.keep(target, anchor)  # After a restart, the next write need not read it again.
     owned = object_facts(owner) if owner else None
     seen = summarize(

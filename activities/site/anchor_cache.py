@@ -33,6 +33,10 @@ class KnownAnchors:
         """Return a workload's anchor, and remember it on."""
         return _read(self._anchors.get(_key(target)))
 
+    def has(self, target: Target) -> bool:
+        """Whether a workload's anchor is remembered."""
+        return _key(target) in self._anchors
+
     def keep(self, target: Target, anchor: Mapping[str, Any]) -> None:
         """Remember a workload's anchor as the API server has just returned it."""
         metadata = {key: value for key, value in anchor["metadata"].items() if key != "managedFields"}
@@ -43,7 +47,10 @@ class KnownAnchors:
             # beside what shows whose the resource is.
             kept["spec"] = _only(anchor.get("spec"), "managedBy")
             metadata["annotations"] = _only(metadata.get("annotations"), names.ANNOTATION_LIFE)
-        self._anchors[_key(target)] = json.dumps(kept, separators=(",", ":")).encode()
+        try:
+            self._anchors[_key(target)] = json.dumps(kept, separators=(",", ":")).encode()
+        except RecursionError:  # It was read with more room on the stack.
+            self._anchors.pop(_key(target), None)
         if len(self._anchors) > _MOST:
             self._anchors.popitem(last=False)
 

@@ -8,13 +8,15 @@ from typing import Any, Final
 
 _MOST: Final = 256
 """Models kept; when there are more, all are forgotten, and read anew."""
+_LONGEST: Final = 32 * 1024
+"""Characters of JSON that are kept: what is longer is rare, and may be refused later."""
 
 
 class Shared:
     """A wrap validator that reads the same JSON once, and returns that object again.
 
-    Models are frozen, so sharing changes no behaviour. A policy takes 28 KiB: with one for each workload, a worker that
-    watches thousands would keep thousands that are equal.
+    Models are frozen, so sharing changes no behaviour; the JSON that `same` returns must not be changed. A policy takes
+    28 KiB: with one for each workload, a worker that watches thousands would keep thousands that are equal.
     """
 
     def __init__(self) -> None:
@@ -52,6 +54,7 @@ class Shared:
 
 def _text(value: Any) -> str:
     try:
-        return json.dumps(value) if isinstance(value, dict) else ""
+        text = json.dumps(value) if isinstance(value, dict) else ""
     except (TypeError, ValueError, RecursionError):
         return ""
+    return text if len(text) <= _LONGEST else ""

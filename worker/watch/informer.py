@@ -346,7 +346,9 @@ class Informer(Generic[T]):
         lasted = asyncio.get_running_loop().time() - self._begun >= SHORTEST
         if self._version and lasted and not self.sight.blind:
             self._failures = 0
-            return  # A stream ended or fell silent while the server is healthy.
+            # A stream ended or fell silent while the server is healthy. A proxy may have ended those of all workers.
+            await asyncio.sleep(SHORTEST * random.uniform(0, 1))  # noqa: S311 - spreads load
+            return
         self._failures += 1
         longest = min(BACKOFF_LAST, BACKOFF_FIRST * 2 ** (self._failures - 1))
         pause = longest * random.uniform(0.5, 1)  # noqa: S311 - spreads load

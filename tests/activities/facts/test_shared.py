@@ -75,3 +75,10 @@ def test_equal_json_that_was_read_before_takes_the_place_of_what_is_given():
     assert shared.same({"a": [1]}) is first
     assert shared.same({"a": [2]}) == {"a": [2]}
     assert shared.same(7) == 7
+
+
+def test_nothing_long_is_kept():
+    shared, long = Shared(), {"a": "x" * 40_000}
+    assert shared(long, lambda value: value) is long
+    assert shared.same(dict(long)) == long
+    assert not shared._known
