@@ -77,7 +77,7 @@ class Driver:
             try:
                 async for one in self.holdfast.list(cluster=self.site.cluster, namespace=self.namespace):
                     self.board[one.name] = one
-            except _TROUBLE:
+            except (*_TROUBLE, HoldfastError):  # Temporal passes on what its database says as it comes up.
                 pass
             await asyncio.sleep(1.5)
 
