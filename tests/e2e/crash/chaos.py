@@ -207,7 +207,8 @@ async def run(stack: Stack, directory: Path, seed: int, minutes: float, count: i
     """Live it, and return what is broken."""
     async with AsyncExitStack() as opened:
         site = await opened.enter_async_context(
-            open_site(stack, directory, temporal_address=stack.temporal_address, prefix="x")
+            # An API server that is killed leaves lines out of its audit log, by which ledgers are judged.
+            open_site(stack, directory, temporal_address=stack.temporal_address, prefix="x", judge=False)
         )
         if stack.state.real_node:
             await opened.enter_async_context(real_node(stack))
