@@ -31,7 +31,7 @@ QUIET_SECONDS: Final = 75.0
 A connection whose other end is gone breaks sooner (`http.py`).
 """
 SHORTEST: Final = 0.2
-"""Seconds that a stream must have lasted to be reopened at once."""
+"""Seconds that a stream must have lasted for its end to be no failure, and within which the next one is opened."""
 BACKOFF_FIRST: Final = 0.2
 BACKOFF_LAST: Final = 2.0
 BACKOFF_UNWATCHABLE: Final = 30.0
@@ -341,7 +341,8 @@ class Informer(Generic[T]):
     async def _pause(self) -> None:
         """Wait a little, longer each time, but at most until the API server answers again.
 
-        A stream that lasted is reopened at once. A server that ends each stream at once is not retried in a tight loop.
+        A stream that lasted is reopened within 0.2 s. A server that ends each stream at once is not retried in a tight
+        loop.
         """
         lasted = asyncio.get_running_loop().time() - self._begun >= SHORTEST
         if self._version and lasted and not self.sight.blind:
