@@ -333,6 +333,7 @@ class WorkloadWorkflow:
         """Continue as new with the same state, so that the history stays bounded."""
         await self._handlers_finished()
         await self._silenced()
+        await self._handlers_finished()  # One may have been accepted meanwhile.
         if self._state is None:
             return
         state = self._take_in(self._state, self._clock.now())

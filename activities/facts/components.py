@@ -163,6 +163,8 @@ def _backs_off_until(
     so does counting failed pods that its failure policy ignores: these use up no retries.
     """
     job = facts.job if facts is not None and _is_job(component) else None
+    if facts is not None and component.status.failed and not _is_job(component):
+        return _children_back_off_until(pods)
     if facts is None or job is None or job.suspended or any(one.type in _JOB_ENDS for one in facts.conditions):
         return None
     times = [pod.failure_time for pod in pods if pod.state is PodState.FAILED]
@@ -171,6 +173,18 @@ def _backs_off_until(
     if last is None or job.failed > job.limit:
         return None
     return last + pause_after(failures, JOB_FIRST, JOB_MAXIMUM)
+
+
+def _children_back_off_until(pods: Sequence[PodFacts]) -> datetime | None:
+    """Return the same for Jobs that a component has created, as a JobSet does; None without a failed pod of one.
+
+    How many retries such a Job has is not known here. Once it has none, the component's own status says that it failed.
+    """
+    failed: dict[str, list[datetime]] = {}
+    for pod in pods:
+        if pod.state is PodState.FAILED and pod.failure_time and pod.controller and pod.controller.kind == "Job":
+            failed.setdefault(pod.controller.uid, []).append(pod.failure_time)
+    return earliest(max(times) + pause_after(len(times), JOB_FIRST, JOB_MAXIMUM) for times in failed.values())
 
 
 def _starting(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:

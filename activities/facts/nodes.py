@@ -26,12 +26,14 @@ MESSAGE_MAXIMUM: Final = 200
 LABELS: Final = ("autopilot.ibm.com/gpuhealth=EVICT",)
 TAINTS: Final = ("node.kubernetes.io/out-of-service",)
 CONDITIONS: Final = (
+    "HardwareFailure",
     "CperHardwareErrorFatal",
     "ReadonlyFilesystem",
     "XfsShutdown",
     "AcceleratedHardwareReady=False",
 )
-"""Faults of memory and buses, disks and accelerators, as node-problem-detector and EKS's monitoring agent name them.
+"""Hardware faults: the word of row L8; memory and buses, disks and accelerators, as node-problem-detector and EKS's
+monitoring agent name them.
 
 Kernel, network and runtime problems are not among them: those may pass, and pods survive them."""
 

@@ -64,16 +64,27 @@ def scheduling(message: str, spec: Mapping[str, Any]) -> str:
 
 
 def requested(spec: Mapping[str, Any], resource: str) -> str:
-    """Return how much of a resource a pod requests: the sum of its containers, or its largest init container."""
+    """Return how much of a resource a pod requests, as the scheduler counts it.
 
-    def of(field: str) -> list[int]:
-        found = (
-            mapping(mapping(one.get("resources")).get("requests")).get(resource) for one in mappings(spec.get(field))
-        )
-        return [_quantity(one) for one in found if one is not None]
+    That is what the pod itself requests, if it does. Else it is the most of what runs at one time: its containers with
+    all sidecars, or an init container with the sidecars that started before it.
+    """
 
-    together = sum(of("containers")) + _quantity(mapping(spec.get("overhead")).get(resource) or 0)
-    return format_quantity(max([together, *of("initContainers")]))
+    def of(holder: Mapping[str, Any]) -> int | None:
+        found = mapping(mapping(holder.get("resources")).get("requests")).get(resource)
+        return None if found is None else _quantity(found)
+
+    most, sidecars = 0, 0
+    for one in mappings(spec.get("initContainers")):
+        asked = of(one) or 0
+        if one.get("restartPolicy") == "Always":
+            sidecars += asked
+        else:
+            most = max(most, sidecars + asked)
+    most = max(most, sidecars + sum(of(one) or 0 for one in mappings(spec.get("containers"))))
+    whole = of(spec)
+    overhead = _quantity(mapping(spec.get("overhead")).get(resource) or 0)
+    return format_quantity((most if whole is None else whole) + overhead)
 
 
 def _quantity(value: Any) -> int:

@@ -42,8 +42,8 @@ class Sight:
         """Since when the cluster cannot be seen; None while it can."""
         return self._since
 
-    def lost(self, at: datetime | None = None) -> None:
-        """Record that a request sent at `at` went unanswered."""
+    def lost(self, at: datetime | None = None, *, opened: bool = False) -> None:
+        """Record that a request sent at `at` went unanswered, or that nothing came since on a stream that was `opened`."""
         when = at or self._clock()
         if self._seen is not None and when < self._seen:
             # Another request was answered after this one was sent: the span begins at that answer at the earliest.

@@ -18,6 +18,7 @@ import aiohttp
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import ConfigException
 
 from holdfast import names
 from holdfast.activities.kube.blindness import Answers, Sight
@@ -31,6 +32,7 @@ CONNECT_TIMEOUT = 5.0
 TOTAL_TIMEOUT = 10.0
 POOL_SIZE = 64
 _RELOGIN_SECONDS = 10.0
+_RELOGIN_DEADLINE = 30.0
 _WRITES = frozenset({"PATCH", "PUT", "DELETE"})
 """What is answered from the store alone; reviews, which are not, are POSTs."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
@@ -228,14 +230,14 @@ class Transport:
                 response.release()
         except Unreachable as error:
             if error.blinding(method) and not (self._sees_all and error.partial(path)):
-                self.sight.lost(contact.dark_since(error))
+                self.sight.lost(contact.dark_since(error), opened=contact.answered is not None)
             raise
         except KubeError:
             self.sight.regained()
             raise
         except (TimeoutError, aiohttp.ClientError, ssl.SSLError, OSError) as error:
             if not is_log(path) and not contact.is_cut(error):  # It may have been the kubelet that fell silent.
-                self.sight.lost(contact.dark_since(error))
+                self.sight.lost(contact.dark_since(error), opened=contact.answered is not None)
             detail = str(error) or type(error).__name__
             raise Unreachable(0, "Unreachable", f"{method} {path}: {detail}") from error
 
@@ -286,13 +288,20 @@ class Transport:
         return answer.response
 
     async def _relogin(self) -> bool:
-        """Read the credentials again, as they may have been renewed; at most once in ten seconds."""
+        """Read the credentials again, as they may have been renewed; at most once in ten seconds.
+
+        False if that was tried just now, or gives none: the server's refusal stands.
+        """
         async with self._login:
             now = asyncio.get_running_loop().time()
             if self._logged_in and now - self._logged_in < _RELOGIN_SECONDS:
                 return False
             self._logged_in = now
-            self._configuration = await _configuration(self._kubeconfig, self._context)
+            try:
+                async with asyncio.timeout(_RELOGIN_DEADLINE):
+                    self._configuration = await _configuration(self._kubeconfig, self._context)
+            except (ConfigException, OSError, ValueError):  # A program hangs, or a file is not readable now.
+                return False
             old, self._rest = self._rest, _Rest(self._configuration)
             await old.close()
             return True

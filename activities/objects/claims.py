@@ -9,8 +9,8 @@ from holdfast.activities.kube.client import KubeError, Object
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import Claims
 from holdfast.model.calls.cluster import PlannedComponent, Target
+from holdfast.model.spec.volume_claim import CLAIM as CLAIM
 
-CLAIM = ("v1", "PersistentVolumeClaim")
 CLAIMS_TOLD = 16
 
 

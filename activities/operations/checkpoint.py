@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 from datetime import UTC, datetime
 from typing import Self
 
@@ -17,7 +19,7 @@ from holdfast.activities.operations.save_requests import Answer, Asker, Standing
 from holdfast.activities.site.deadline import Deadline
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, earlier, persist
 from holdfast.model import Answers
-from holdfast.model.calls.cluster import Checkpointed, CheckpointInput
+from holdfast.model.calls.cluster import Checkpointed, CheckpointInput, Progress
 from holdfast.policy.attempt.checkpoint import is_over
 
 _POLL_FIRST = 0.1
@@ -25,6 +27,9 @@ _POLL_LAST = 2.0
 _POLL_SHARE = 0.2
 """Each poll waits a fifth of the time elapsed so far. On average, an answer is noticed late by a tenth of that time."""
 _TOLD = 4
+_PLACES = 2
+_SAVED_MAXIMUM = 65_536
+"""How many pods a heartbeat tells to have saved: it takes at most 1 MB, of 2 MB that Temporal accepts."""
 _SETTLE = 10.0
 """Seconds that a controller has to report that it is complete, after all its pods have succeeded."""
 
@@ -94,8 +99,8 @@ class Following:
         self._said: dict[str, tuple[PodFacts, Answer]] = {}
         """The last answer of each pod, by pod uid."""
         self._finished: set[str] = set()
-        self._earlier = earlier().saved if given is not None else {}
-        """Where pods saved their state, by pod uid, as seen by an earlier try of this removal."""
+        self._earlier = _told_of(earlier()) if given is not None else {}
+        """Where pods saved their state, by the digest of their uid, as seen by an earlier try of this removal."""
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -126,15 +131,28 @@ class Following:
 
     def _standing(self, facts: PodFacts) -> Standing:
         known = self._said.get(facts.uid)
-        if facts.uid in self._earlier:
+        if _digest(facts.uid) in self._earlier:
             return Standing.DONE
         return known[1].standing if known is not None else Standing.SILENT
 
     @property
-    def saved(self) -> dict[str, str]:
-        """Where pods have saved their state, by pod uid. It is kept because the next try may find the pods gone."""
+    def places(self) -> dict[str, tuple[str, ...]]:
+        """Where pods have saved their state, for heartbeats: the next try may find the pods gone.
+
+        A heartbeat is bounded: of the places beyond the second, and of the pods beyond `_SAVED_MAXIMUM`, it does not
+        tell. The first can only disagree, as the second does already; the others count as unsaved by the next try.
+        """
+        places: dict[str, list[str]] = {}
+        for digest, uri in list(self._saved.items())[:_SAVED_MAXIMUM]:
+            place = uri if uri in places or len(places) < _PLACES else next(reversed(places))
+            places.setdefault(place, []).append(digest)
+        return {place: tuple(digests) for place, digests in places.items()}
+
+    @property
+    def _saved(self) -> dict[str, str]:
+        """Where pods have saved their state, by the digest of their uid."""
         done = {uid: answer.uri for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
-        return {**self._earlier, **done}
+        return {**self._earlier, **{_digest(uid): uri for uid, uri in done.items()}}
 
     @property
     def answers(self) -> Answers | None:
@@ -142,7 +160,18 @@ class Following:
         if self._given is None:
             return None
         answers = summed(list(self._said.values()), tuple(self._earlier.values()))
-        return answers.model_copy(update={"finished": len(self._finished - self.saved.keys())})
+        finished = {_digest(uid) for uid in self._finished}
+        return answers.model_copy(update={"finished": len(finished - self._saved.keys())})
+
+
+def _digest(uid: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(uid.encode()).digest()[:9]).decode()
+
+
+def _told_of(before: Progress) -> dict[str, str]:
+    """Return where pods have saved, by the digest of their uid, from a heartbeat of this release or one before."""
+    told = {digest: place for place, digests in before.places.items() for digest in digests}
+    return {_digest(uid): uri for uid, uri in before.saved.items()} | told
 
 
 async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:

@@ -168,12 +168,11 @@ async def _find_between(
     """
     parents = {one.uid for one in given.objects if one.uid} | {thing["metadata"]["uid"] for _, thing in components}
     known = {pair for one in given.plan for pair in _kinds_between(one)}
-    planned = {(one.api_version, one.kind) for one in given.plan}
     found: list[Object] = []
     while True:
         fresh = [
             thing
-            for kind in sorted(known | (set(learned) - planned))
+            for kind in sorted(known | set(learned))  # Also kinds of components: those themselves are parents.
             for thing in await _children(site, given, kind, parents, "" if kind in known else user_of(given.target))
         ]
         found += fresh

@@ -168,7 +168,7 @@ async def _until_gone(
                 read, owners = owners, None
                 remains = await rounds.round(read)
                 if following is not None:
-                    pulse.note(following.saved)
+                    pulse.note(following.places)
                 if reported and not told:
                     await tell_events(site, given.target, given.report)  # Deletions go first.
                     told = True

@@ -26,7 +26,7 @@ from holdfast.activities.kube.trim import lean
 from holdfast.activities.objects.copies import read_objects
 from holdfast.activities.objects.inject_gang import size
 from holdfast.activities.objects.make import is_owned
-from holdfast.activities.site.closed import withdrawn
+from holdfast.activities.site.closed import unserved, withdrawn
 from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, as_retryable_errors, user_of
 from holdfast.activities.site.updates import update
 from holdfast.model.calls.cluster import PlannedComponent, Scaled, ScaleInput
@@ -146,6 +146,8 @@ async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> boo
     found = await read_objects(site, given.target, _plan_of(given), given.attempt, lean)
     jobs = [one for one in found if one is not None and is_owned(one, given.owner_uid) and not _is_over(one)]
     wanted = size(given.pods)
+    if why := unserved(site, given.target.namespace):
+        raise _Refused(why)
     late = [one for one in jobs if {key: one["spec"].get(key) for key in wanted} != wanted]
     for one in late:
         grows = given.pods > int(one["spec"].get("parallelism") or 0)

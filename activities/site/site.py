@@ -246,7 +246,7 @@ class Pulse:
         self.pods: int | None = None
         self.blind = before.blind
         self.borne = before.borne
-        self.saved = before.saved
+        self.places = before.places
         self._borne_until = 0.0
         self._watched: Callable[[], str] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -259,10 +259,10 @@ class Pulse:
         """Make each heartbeat call `words` for what is being done; None ends that."""
         self._watched = words
 
-    def note(self, saved: dict[str, str]) -> None:
-        """Send at once where pods have saved, by pod uid, if that is new: the pods may be gone a moment later."""
-        if saved != self.saved:
-            self.saved = saved
+    def note(self, places: dict[str, tuple[str, ...]]) -> None:
+        """Send at once where pods have saved, if that is new: the pods may be gone a moment later."""
+        if places != self.places:
+            self.places = places
             if self._task is not None:
                 self._tell()
 
@@ -331,7 +331,7 @@ class Pulse:
             pods=self.pods,
             blind=self.blind,
             borne=self.borne,
-            saved=self.saved,
+            places=self.places,
         )
         activity.heartbeat(progress.model_dump(mode="json", by_alias=True))
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from holdfast import names
 from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
 from holdfast.formats.native_resource import KIND, RESOURCE
+from holdfast.formats.nesting import nested
 from holdfast.formats.pods import infer, status_problems, status_rule
 from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, without_queue
 from holdfast.formats.registry import Context, Format
@@ -60,8 +61,7 @@ def _read_one(document: Document, context: Context) -> Workload:
     usual = POLICY.profile if content.get("gang") is None else GANG_POLICY.profile
     content["policy"] = _policy(content.get("policy", {}), context, usual)
     content["components"] = _components(content.get("components"), least if isinstance(least, int) else None)
-    problems += _status_problems(content["components"], prefix)
-    problems += _queue_problems(content["components"], prefix)
+    problems += _component_problems(content["components"], prefix)
     if problems:
         raise InvalidWorkload(problems, str(document))
     content.setdefault("source", SOURCE.model_dump(mode="json"))
@@ -87,7 +87,13 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
         if grace != base["timings"]["failureGracePeriod"]:
             base["ownFailureGrace"] = True
         timings = {**base["timings"], **cast("Json", timings)}
-    return {**base, **policy, **({"timings": timings} if timings is not None else {})}
+    filled: Json = {} if timings is None else {"timings": timings}
+    budgets = policy.get("budgets")
+    if isinstance(budgets, list):
+        known = {one["name"]: one for one in base["budgets"]}
+        each = cast("list[Any]", budgets)
+        filled["budgets"] = [{**known.get(str(inside(one, "name")), {}), **one} if isinstance(one, dict) else one for one in each]
+    return {**base, **policy, **filled}
 
 
 def _components(given: Any, least: int | None = None) -> Any:
@@ -113,30 +119,23 @@ def _components(given: Any, least: int | None = None) -> Any:
     return filled
 
 
-def _status_problems(components: Any, prefix: str) -> list[Problem]:
-    """Return the problems of status rules in annotations of the components' templates."""
+def _component_problems(components: Any, prefix: str) -> list[Problem]:
+    """Return what is wrong with components beside their form.
+
+    That is status rules in annotations of templates; queues of their own, or of pod templates; and workloads, and what
+    restarts by itself (row F10).
+    """
     found: list[Problem] = []
     for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
-        template = inside(one, "template")
-        if isinstance(template, dict):
-            path = f"{prefix}.components[{index}].".lstrip(".")
-            found += [
-                Problem(path + each.path, each.message, each.value) for each in status_problems(cast("Json", template))
-            ]
-    return found
-
-
-def _queue_problems(components: Any, prefix: str) -> list[Problem]:
-    """Return a problem for each component, or pod template of it, that names a queue of its own (row F10)."""
-    found: list[Problem] = []
-    for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
-        template, declared = inside(one, "template"), inside(one, "podSets")
-        if isinstance(template, dict):
-            path = f"{prefix}.components[{index}].".lstrip(".")
-            pods = [inside(each, "path") for each in cast("list[Any]", declared if isinstance(declared, list) else [])]
-            places = ["template", *(each for each in pods if isinstance(each, str))]
-            queued = queues_under(cast("Json", template), places, "the Workload")
-            found += [replace(each, path=path + each.path) for each in queued]
+        given, declared = inside(one, "template"), inside(one, "podSets")
+        if not isinstance(given, dict):
+            continue
+        template, path = cast("Json", given), f"{prefix}.components[{index}].".lstrip(".")
+        found += [Problem(path + each.path, each.message, each.value) for each in status_problems(template)]
+        pods = [inside(each, "path") for each in cast("list[Any]", declared if isinstance(declared, list) else [])]
+        places = ["template", *(each for each in pods if isinstance(each, str))]
+        more = [*queues_under(template, places, "the Workload"), *nested(template, KIND, "policy.budgets")]
+        found += [replace(each, path=path + each.path) for each in more]
     return found
 
 

@@ -47,6 +47,8 @@ class KnownKind(NamedTuple):
 
     pod_sets: Callable[[Json], Iterator[Inferred]]
     status: StatusRule = StatusRule()
+    wanted: Callable[[Json], int] | None = None
+    """How many pods its spec asks for now, of a kind whose pods the document declares; None: that is not read."""
 
 
 def resolve(template: Json, path: str) -> Any:
@@ -172,6 +174,11 @@ def _declared(_: Json) -> Iterator[Inferred]:
     yield from ()
 
 
+def _of_leader_worker_set(template: Json) -> int:
+    size = _count(template, "template.spec.leaderWorkerTemplate.size")
+    return _count(template, "template.spec.replicas") * size
+
+
 def _is(path: str, equals: str, unless: FieldRule | None = None) -> FieldRule:
     return FieldRule(path=path, equals=equals, unless=unless)
 
@@ -194,7 +201,9 @@ KINDS: dict[tuple[str, str], KnownKind] = {
     ("kubeflow.org", "MXJob"): KnownKind(_declared, _TRAINING),
     ("kubeflow.org", "MPIJob"): KnownKind(_declared, _TRAINING),
     ("trainer.kubeflow.org", "TrainJob"): KnownKind(_declared, StatusRule(complete=("Complete",), failed=("Failed",))),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): KnownKind(_declared, StatusRule(ready=("Available",))),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): KnownKind(
+        _declared, StatusRule(ready=("Available",)), _of_leader_worker_set
+    ),
     # A cluster may recover from the state "failed", so it is not final.
     ("ray.io", "RayCluster"): KnownKind(_ray_cluster, StatusRule(ready_when=(_is("status.state", "ready"),))),
     ("ray.io", "RayService"): KnownKind(
@@ -263,9 +272,11 @@ def pods_wanted(thing: Mapping[str, Any], api_version: str, kind: str) -> int | 
     It is read as at submission, so that the two can be compared. Items of a list response lack version and kind.
     """
     known = KINDS.get(group_kind({"apiVersion": api_version, "kind": kind}))
-    if known is None or known.pod_sets is _declared:
+    if known is None or (known.pod_sets is _declared and known.wanted is None):
         return None
     try:
+        if known.wanted is not None:
+            return known.wanted(cast("Json", thing))
         return sum(pod_set.replicas for pod_set in known.pod_sets(cast("Json", thing)))
     except PathProblem:
         return None

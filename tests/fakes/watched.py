@@ -255,9 +255,9 @@ class World:
         hot = phase in {"Failed", "Succeeded"} or gone or deleting
         self.touch(self.cache.drop_pod(seen, self.version) if gone else self.cache.put_pod(seen), hot)
 
-    def node(self, name: str = "node-1", label: str = "", *, gone: bool = False) -> None:
+    def node(self, name: str = "node-1", label: str = "", *, uid: str = "uid-1", gone: bool = False) -> None:
         raw = {
-            "metadata": {"name": name, "resourceVersion": self.next_version(), "labels": {"health": label}},
+            "metadata": {"name": name, "uid": uid, "resourceVersion": self.next_version(), "labels": {"health": label}},
         }
         seen = node_seen(Marks(labels=("health=EVICT",)))(raw)
         self.touch(self.cache.drop_node(seen, self.version) if gone else self.cache.put_node(seen))

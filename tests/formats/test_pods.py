@@ -162,7 +162,7 @@ def test_component_names_are_labels_and_always_the_same(index: int, template: Js
     assert Component(name=name, template=job()).name == name
 
 
-@pytest.mark.parametrize(("group", "kind"), [one for one in KINDS if one[1] in {"TFJob", "MPIJob", "LeaderWorkerSet"}])
+@pytest.mark.parametrize(("group", "kind"), [one for one in KINDS if one[1] in {"TFJob", "MPIJob"}])
 def test_D14_an_object_whose_pods_its_document_declares_wants_no_number_of_its_own(group: str, kind: str) -> None:
     thing = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "t"}, "spec": {"size": 4}}
     assert pods_wanted(thing, f"{group}/v1", kind) is None

@@ -28,6 +28,16 @@ def test_every_wait_is_held_by_its_own_limit_and_never_lengthened(timings: Timin
         assert got == (asked if top is None else min(asked, top))
 
 
+@pytest.mark.row("J15", level="pure")
+@given(_TIMINGS, _LIMITS)
+def test_J15_a_ttl_that_counts_from_any_end_is_held_by_the_limit_of_ttls_alone(timings: Timings, limits: Limits) -> None:
+    asked = Timings(**(timings.model_dump() | {"deletion_on_failure_grace_period": timings.success_ttl}))
+    held = limits.clamp(asked, one_ttl=True)
+    assert held.deletion_on_failure_grace_period == held.success_ttl
+    rest = limits.clamp(asked).model_dump(exclude={"deletion_on_failure_grace_period"})
+    assert held.model_dump(exclude={"deletion_on_failure_grace_period"}) == rest
+
+
 @given(_TIMINGS, _LIMITS)
 def test_holding_twice_is_holding_once(timings: Timings, limits: Limits) -> None:
     assert limits.clamp(limits.clamp(timings)) == limits.clamp(timings)

@@ -17,12 +17,14 @@ SLOW = {"start": "90s"}
 EVICTED = "{every: 40h, times: 70, delete: {component: serve, pods: 1}}"
 
 
-def lives(*events: str, until: str = "120d", pods: dict[str, Any] = SLOW) -> Simulation:
+def lives(
+    *events: str, until: str = "120d", pods: dict[str, Any] = SLOW, one: dict[str, Any] | None = None
+) -> Simulation:
     document = {
         "apiVersion": "workload.codeflare.dev/v1beta2",
         "kind": "AppWrapper",
         "metadata": {"name": "serve"},
-        "spec": {"components": [replicas("Deployment", 20)]},
+        "spec": {"components": [one or replicas("Deployment", 20)]},
     }
     (spec,) = read(yaml.safe_dump(document), cluster="simulated")
     return play(spec, f"[{', '.join(events)}]", pods=pods, until=until)
@@ -73,3 +75,15 @@ def test_D14_scaled_to_0_it_is_held_and_never_succeeds_until_it_is_scaled_up_aga
     told = lives(zero, "{at: 50h, scale: {component: serve, replicas: 20}}", until="100d")
     assert (told.summary.phase, told.summary.reason) == ("Running", "SufficientPodsReady"), said(told)
     assert (told.summary.attempts, told.summary.restarts) == (1, 0)
+
+
+@D14
+@pytest.mark.row("F11", level="pure")
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_F11_of_0_replicas_from_the_beginning_it_is_held_and_runs_once_it_is_scaled_up(kind: str) -> None:
+    up = "{at: 50h, scale: {component: serve, replicas: 2}}"
+    told = lives(until="40h", one=replicas(kind, 0))
+    assert (told.summary.phase, told.summary.reason, told.summary.attempts) == ("Pending", "Held", 1), said(told)
+    assert any(f"{kind} serve is scaled to 0" in text for _, text in said(told)), said(told)
+    told = lives(up, until="100h", one=replicas(kind, 0))
+    assert (told.summary.phase, told.summary.attempts, told.summary.restarts) == ("Running", 1, 0), said(told)

@@ -91,10 +91,13 @@ class NodeLedger:
         node.heard = known.heard if known is not None and same else at
         node.renewed = renewed
 
-    def unleased(self, name: str) -> None:
-        """Forget a lease that is gone: its node cannot be judged by it."""
+    def unleased(self, name: str, renewed: str) -> None:
+        """Forget a lease that is gone, as it was renewed last: its node cannot be judged by it.
+
+        A list tells of a lease that took its name before it tells that this one is gone; that one stays.
+        """
         node = self._nodes.get(name)
-        if node is not None:
+        if node is not None and node.renewed == renewed:
             node.heard, node.renewed = None, ""
             self._drop(name)
 
@@ -107,16 +110,19 @@ class NodeLedger:
                 self._marks[name] = own
         node.uid, node.fault, node.message, node.present = uid, fault, message, True
 
-    def unnode(self, name: str) -> None:
-        """Forget a node that is gone."""
+    def unnode(self, name: str, uid: str) -> bool:
+        """Forget a node that is gone; False if another has its name since, which a list may tell first."""
+        node = self._nodes.get(name)
+        if node is not None and node.present and node.uid != uid:
+            return False
         for marks in (self._marks, self._adopted):
             if marks is not None:
                 marks.pop(name, None)
         self._unheard.discard(name)
-        node = self._nodes.get(name)
         if node is not None:
             node.uid, node.fault, node.message, node.present = "", "", "", False
             self._drop(name)
+        return True
 
     def _drop(self, name: str) -> None:
         node = self._nodes[name]

@@ -101,7 +101,7 @@ class _Leases:
     def drop(self, item: LeaseSeen, revision: int) -> None:
         """Handle a lease that is gone, or (revision 0) cannot be read any more: its node is as silent as it was."""
         if revision:
-            self._ledger.unleased(item.name)
+            self._ledger.unleased(item.name, item.renewed)
 
 
 class _Nodes:
@@ -120,8 +120,7 @@ class _Nodes:
 
     def drop(self, item: NodeFacts, revision: int) -> None:
         """Handle a node that is gone, or (revision 0) cannot be read any more."""
-        if revision:
-            self._ledger.unnode(item.name)
+        if revision and self._ledger.unnode(item.name, item.uid):
             self._mark(item.name, NodeWord.NONE)
 
     def marked(self) -> dict[NodeWord, int]:
@@ -246,7 +245,6 @@ class _Watching:
             now = datetime.now(UTC)
             if now - before > STALLED:
                 self._stalls = union((*self._stalls, Interval(begin=before, end=now)), SPANS_KEPT)
-            before = now
             self._owner.metrics.nodes.set(self._ledger.leases)
             for word, count in self._sink.marked().items():
                 self._owner.metrics.node_marks.labels(word.value).set(count)
@@ -254,6 +252,7 @@ class _Watching:
             seen = self._ledger.news(now, self._blind(now), listed=listed)
             if seen is not None and not await self._tell(seen):
                 await asyncio.sleep(RETRY)
+            before = datetime.now(UTC)  # While Temporal was told, leases were read.
             self._wake.clear()
             try:
                 async with asyncio.timeout(TICK):

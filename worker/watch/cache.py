@@ -48,6 +48,8 @@ class Cache:
         """Attempts' components that are gone, but had reported their end before."""
         self._revisions: dict[WorkloadKey, int] = {}
         self._marks: dict[str, NodeMark] = {}
+        self._marked: dict[str, str] = {}
+        """The uids of the marked nodes, by name."""
         """The marked nodes."""
         self._refused: dict[WorkloadKey, dict[str, str]] = {}
         """Why pods of a workload are not created, by component, as far as Events say."""
@@ -166,18 +168,17 @@ class Cache:
 
     def put_node(self, seen: NodeSeen) -> set[WorkloadKey]:
         """Store whether a node is marked."""
-        if self._marks.get(seen.name) == seen.mark:
-            return set()
-        if seen.mark is None:
-            del self._marks[seen.name]
-        else:
-            self._marks[seen.name] = seen.mark
-        return self._on_node(seen.name, seen.revision)
+        before = self._marks.pop(seen.name, None)
+        self._marked.pop(seen.name, None)
+        if seen.mark is not None:
+            self._marks[seen.name], self._marked[seen.name] = seen.mark, seen.uid
+        return self._on_node(seen.name, seen.revision) if before != seen.mark else set()
 
     def drop_node(self, seen: NodeSeen, revision: int) -> set[WorkloadKey]:
-        """Forget a node: it is gone, or cannot be read any more."""
-        if self._marks.pop(seen.name, None) is None:
+        """Forget a node, unless another has its name since: it is gone, or cannot be read any more."""
+        if self._marked.get(seen.name) != seen.uid:
             return set()
+        del self._marks[seen.name], self._marked[seen.name]
         return self._on_node(seen.name, revision)
 
     def put_refused(self, workload: WorkloadKey, refused: dict[str, str]) -> set[WorkloadKey]:

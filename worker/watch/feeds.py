@@ -192,6 +192,8 @@ class Feeds:
         self._metrics = metrics
         self._touch = touch
         self._feeds: dict[KindKey, Feed] = {}
+        self._followed: set[KindKey] = set()
+        """The kinds that have a feed, or whose clients are being made."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._spare: list[list[WorkerKube]] = []
         """For each kind, the clients that no informer has taken yet."""
@@ -298,7 +300,8 @@ class Feeds:
         await self._over
 
     def _put_attempt(self, seen: AttemptSeen) -> set[WorkloadKey]:
-        for kind in seen.kinds - self._feeds.keys():
+        # `open` follows the others, each in its own way.
+        for kind in seen.kinds - self._followed - CORE - RESOURCES.keys():
             self._run(self._follow(kind, self._objects(), _object_seen(kind)))
         return self._cache.put_attempt(seen)
 
@@ -318,14 +321,11 @@ class Feeds:
         everybody: bool = False,
     ) -> None:
         """Follow a kind: the objects with our label; with `everybody`, all objects of a cluster-scoped kind."""
-        if kind in self._feeds:
+        if kind in self._followed:
             return
+        self._followed.add(kind)  # Before clients are made: a credential program takes its time.
         namespaces = () if everybody else self._namespaces
         kubes = await self._connected(1 + len(namespaces))
-        if kind in self._feeds:  # It was added while we connected.
-            await asyncio.gather(*(kube.close() for kube in kubes))
-            return
-
         self._spare.append(kubes)
 
         def ours(raw: Object) -> T | None:

@@ -67,18 +67,21 @@ class Restored(Exception):
 
 
 class StreamSight(Sight):
-    """An informer's sight: silence while the API server answers other requests is no blindness."""
+    """An informer's sight: silence of a stream while the API server answers other requests is no blindness.
+
+    A list, or the opening of a stream, that is not answered is: nothing comes of this kind.
+    """
 
     def __init__(self, pulse: Pulse) -> None:
         """Start with nothing seen."""
         super().__init__()
         self._pulse = pulse
 
-    def lost(self, at: datetime | None = None) -> None:
-        """Record that nothing was received since `at`, unless the pulse had an answer since."""
+    def lost(self, at: datetime | None = None, *, opened: bool = False) -> None:
+        """Record that nothing was received since `at`; of a stream that was `opened`, unless the pulse had an answer."""
         when = at or datetime.now(UTC)
         felt = self._pulse.felt
-        if felt is None or when >= felt:
+        if not opened or felt is None or when >= felt:
             super().lost(when)
 
 
@@ -266,7 +269,7 @@ class Informer(Generic[T]):
                         heard = datetime.now(UTC)
                         self._take(event)
         except TimeoutError:
-            self.sight.lost(dark_since)
+            self.sight.lost(dark_since, opened=True)
             raise Unreachable(0, "Unreachable", self._pulse.message) from None
         finally:
             if asyncio.get_running_loop().time() - self._begun >= LASTING.total_seconds():

@@ -138,6 +138,7 @@ class NodeSeen:
     """The fields kept of a node: almost none of a good one, because there are thousands."""
 
     name: str
+    uid: str
     mark: NodeMark | None
     revision: int = field(compare=False)
     """A heartbeat raises it without being a change."""
@@ -148,7 +149,8 @@ def node_seen(marks: Marks) -> Callable[[Mapping[str, Any]], NodeSeen]:
 
     def decode(raw: Mapping[str, Any]) -> NodeSeen:
         metadata = mapping(raw.get("metadata"))
-        return NodeSeen(str(metadata.get("name", "")), marks.of(raw), version_of(metadata))
+        name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
+        return NodeSeen(name, uid, marks.of(raw), version_of(metadata))
 
     return decode
 

@@ -21,6 +21,7 @@ from holdfast.activities.facts.objects import component_facts
 from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.blindness import SPANS_KEPT, Sight
 from holdfast.activities.kube.client import Kube, KubeError, NotFound, UnknownKind, Unreachable
+from holdfast.activities.site.site import BLIND_TOLD
 from holdfast.model import Interval
 from holdfast.model.calls.cluster import WatchInput
 from holdfast.policy.failures.blindness import union
@@ -229,6 +230,8 @@ class _Watching:
         self._version = memory.version
         self._missing = Missing(owner.client, given.cluster, given.shards, self._cache, self._retell)
         self._darkness = Darkness()
+        self._aside: Kube | None = None
+        """The client of single questions; their slow answers must not make the cluster count as unseen."""
         self._sampled = self._loop.time()
         self._counted: dict[str, int] = {}
 
@@ -397,7 +400,9 @@ class _Watching:
     async def _settle(self, doubt: Doubt) -> None:
         """Get what is in doubt by name: a component, whose stream may be late, or an anchor that is being deleted."""
         api_version, kind, namespace, name = doubt.place
-        kube: Kube = self.feeds.pulse.kube
+        kube = self._aside
+        if kube is None:
+            return  # Asked again later.
         try:
             found = component_facts(api_version, kind)(await kube.get(api_version, kind, name, namespace))
         except UnknownKind:
@@ -416,11 +421,12 @@ class _Watching:
 
         This costs one list for each such namespace in `REFUSALS_EVERY` seconds, whatever its number of pods.
         """
-        # A client of its own: slow Events must not make the cluster count as unseen.
         kube = await self._owner.connect(Sight(), None)
+        self._aside = kube
         try:
             await self._hear_refusals_by(kube)
         finally:
+            self._aside = None
             await kube.close()
 
     async def _hear_refusals_by(self, kube: Kube) -> None:
@@ -478,6 +484,6 @@ class _Watching:
         if not self._opened:
             return self._memory.wire()  # Nobody watches yet.
         now = datetime.now(UTC)
-        blind = self.feeds.intervals(now - timedelta(hours=1))
+        blind = self.feeds.intervals(now - BLIND_TOLD)
         self._version = max(self._version, self.feeds.highest)
         return Memory(digests=self._attention.digests(), at=now, blind=blind, version=self._version).wire()

@@ -28,7 +28,7 @@ from holdfast.model.quantity import format_bytes
 from holdfast.model.words import counted
 
 _LABEL: Final = 11
-UNVERIFIED: Final = "unknown (submitted through Temporal)"
+UNVERIFIED: Final = "unverified (submitted through Temporal)"
 _NEXT_STALE: Final = "nothing happens until a worker answers"
 _IDLE: Final = "Holdfast acts on this once a worker answers"
 _PHASES_REASON: Final = {ConditionType.QUOTA_RESERVED, ConditionType.RESOURCES_DEPLOYED, ConditionType.SUBMITTED}

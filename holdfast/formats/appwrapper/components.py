@@ -7,10 +7,9 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from holdfast import names
 from holdfast.errors import Problem, field_path, problems_of
-from holdfast.formats.appwrapper.document import GROUP_KIND, LABEL, ComponentPart, PodSetInfoPart, PodSetPart
-from holdfast.formats.jobset import document
+from holdfast.formats.appwrapper.document import KIND, LABEL, ComponentPart, PodSetInfoPart, PodSetPart
+from holdfast.formats.nesting import nested
 from holdfast.formats.pods import (
     PathProblem,
     component_name,
@@ -48,8 +47,6 @@ def read_components(
         path = f"spec.components[{index}]"
         before = len(problems)
         template = component.template
-        if group_kind(template) == GROUP_KIND:
-            problems.append(Problem(f"{path}.template", "is an AppWrapper: they cannot be nested"))
         elsewhere = inside(template, "metadata", "namespace")
         if elsewhere == "":
             # To Kubernetes, an empty namespace is none.
@@ -72,7 +69,7 @@ def read_components(
         for one in status_problems(template):
             problems.append(Problem(f"{path}.{one.path}", one.message, one.value))
         _check_labels(template, [one.path for one in pod_sets], owner, path, problems)
-        _check_restarts(template, f"{path}.template", problems)
+        problems.extend(replace(one, path=f"{path}.{one.path}") for one in nested(template, KIND, "retryLimit"))
         if len(problems) > before:
             continue
         try:
@@ -88,25 +85,6 @@ def read_components(
     if given and not total and not problems:
         problems.append(Problem("spec.components", "bring no pods: expected a known kind, or podSets, in one at least"))
     return with_config(found)
-
-
-def _check_restarts(template: Json, path: str, problems: list[Problem]) -> None:
-    """Refuse a JobSet that restarts itself, or is Holdfast's: only the AppWrapper controls its lifecycle (row F10)."""
-    if group_kind(template) != document.GROUP_KIND:
-        return
-    manager = inside(template, "spec", "managedBy")
-    if names.is_own_manager(str(manager)):
-        says = "expected none, or another controller's: Holdfast runs the AppWrapper, and not what is in it once more"
-        problems.append(Problem(f"{path}.spec.managedBy", says, manager))
-    where, says = f"{path}.spec.failurePolicy", "the AppWrapper restarts it, as often as its own retryLimit says"
-    restarts = inside(template, "spec", "failurePolicy", "maxRestarts")
-    if restarts not in (None, 0):
-        problems.append(Problem(f"{where}.maxRestarts", f"expected 0, or none: {says}", restarts))
-    rules = inside(template, "spec", "failurePolicy", "rules")
-    for index, rule in enumerate(cast("list[Any]", rules) if isinstance(rules, list) else ()):
-        action = inside(rule, "action")
-        if str(action).startswith("Restart"):
-            problems.append(Problem(f"{where}.rules[{index}].action", f"expected FailJobSet: {says}", action))
 
 
 def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], int], problems: list[Problem]) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 from holdfast.formats.jobset.checks import RULE_NAME
 from holdfast.formats.text import Json
 from holdfast.model import ActionKind, Component, CopyCounts, CopyRestarts, Phase, Reason, Scope, Status, Workload
-from holdfast.policy.failures.rules import rule_on
+from holdfast.model.spec.policy import DEFAULT_RULE
+from holdfast.policy.failures.rules import rule_on, title_of
 from holdfast.profiles.jobset import FAILED_JOB, NO_POLICY, NO_RULE
 from holdfast.profiles.rules import RESTART
 
@@ -195,6 +196,8 @@ def restarting(workload: Workload, message: str) -> tuple[str, str, str]:
     """
     kind, reason, told = RESTARTING
     rule = next(reversed(_BY_RULE.findall(message)), "")
+    if not rule and title_of(DEFAULT_RULE) in message and any(one.name == DEFAULT_RULE for one in workload.policy.rules):
+        rule = DEFAULT_RULE
     told = _applied(workload, rule, message) or message or told
     if rule == NO_RULE.name:
         return kind, "DefaultFailurePolicy", told

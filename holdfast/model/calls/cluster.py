@@ -620,7 +620,9 @@ class Progress(Payload):
     borne: float = 0.0
     """Seconds for which transient refusals have been tolerated so far, over all tries."""
     saved: Annotated[dict[str, str], Field(exclude_if=lambda value: not value)] = {}
-    """Where pods being removed have saved their state, by uid (row L19)."""
+    """Where pods being removed have saved their state, by uid, as releases before `places` tell it (row L19)."""
+    places: Annotated[dict[str, tuple[str, ...]], Field(exclude_if=lambda value: not value)] = {}
+    """The same: digests of the pods' uids, by the place; at most two places, since two disagree as well as more."""
 
 
 class ProbeInput(Payload):

@@ -280,7 +280,12 @@ class Component(Model):
     @property
     def completes(self) -> bool:
         """Whether it can complete: by its pods, or by its own status."""
-        return bool(self.expected_pods or self.status.complete)
+        return bool(self.expected_pods or self.status.tells_completion)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it declares pods, but none of them: 0 replicas, or no copies."""
+        return bool(self.pod_sets) and not self.expected_pods
 
     def body(self) -> list[Any]:
         """Return its template and pod counts, without the pods' labels, annotations and placement (merged later)."""

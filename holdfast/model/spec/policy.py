@@ -72,34 +72,41 @@ class Limits(Model):
     grace_period_maximum: Duration = timedelta(hours=24)
     success_ttl_maximum: Duration | None = None
 
-    def clamp(self, timings: Timings) -> Timings:
-        """Return the timings with each grace and pause capped, and the TTL capped by the operator's own."""
+    def clamp(self, timings: Timings, *, one_ttl: bool = False) -> Timings:
+        """Return the timings with each grace and pause capped, and the TTL capped by the operator's own.
+
+        `one_ttl`: whether what has failed is kept for a TTL as well, as a JobSet is, and not for a grace (row J15).
+        """
         top = self.grace_period_maximum
+        held = timings.deletion_on_failure_grace_period
         graces = (
             timings.admission_grace_period,
             timings.warmup_grace_period,
             timings.failure_grace_period,
             timings.retry_pause_period,
-            timings.deletion_on_failure_grace_period or timedelta(0),
+            timedelta(0) if held is None or one_ttl else held,
             timings.forceful_deletion_grace_period,
             timings.launch_grace_period or timedelta(0),
         )
         if max(graces) <= top and self.success_ttl_maximum is None:
             return timings  # The usual case, and this runs at every step.
-        ttl, held, launch = timings.success_ttl, timings.deletion_on_failure_grace_period, timings.launch_grace_period
-        if self.success_ttl_maximum is not None:
-            ttl = min(ttl, self.success_ttl_maximum) if ttl is not None else self.success_ttl_maximum
+        ttl, launch = self._kept(timings.success_ttl), timings.launch_grace_period
+        held = self._kept(held) if one_ttl else None if held is None else min(held, top)
         return Timings(
             admission_grace_period=min(timings.admission_grace_period, top),
             warmup_grace_period=min(timings.warmup_grace_period, top),
             failure_grace_period=min(timings.failure_grace_period, top),
             retry_pause_period=min(timings.retry_pause_period, top),
-            deletion_on_failure_grace_period=None if held is None else min(held, top),
+            deletion_on_failure_grace_period=held,
             forceful_deletion_grace_period=min(timings.forceful_deletion_grace_period, top),
             success_ttl=ttl,
             launch_grace_period=None if launch is None else min(launch, top),
             submission_timeout=timings.submission_timeout,
         )
+
+    def _kept(self, ttl: timedelta | None) -> timedelta | None:
+        most = self.success_ttl_maximum
+        return ttl if most is None else most if ttl is None else min(ttl, most)
 
 
 class Action(Model):

@@ -13,6 +13,8 @@ from holdfast.model.labels import check_label
 from holdfast.model.spec.component import Component
 
 VOLUME_CLAIMS_MAXIMUM: Final = 256
+CLAIM: Final = ("v1", "PersistentVolumeClaim")
+"""API version and kind of a claim."""
 
 
 class VolumeClaim(Model):
@@ -65,5 +67,4 @@ def check_volume_claims(claims: Iterable[VolumeClaim], components: Iterable[Comp
 
 
 def _claim_name(template: Mapping[str, Any]) -> str | None:
-    of_claim = (template["apiVersion"], template["kind"]) == ("v1", "PersistentVolumeClaim")
-    return template["metadata"].get("name") if of_claim else None
+    return template["metadata"].get("name") if (template["apiVersion"], template["kind"]) == CLAIM else None

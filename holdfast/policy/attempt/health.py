@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from holdfast.model import (
+    AtEnd,
     Attempt,
     Failure,
     FailureClass,
@@ -37,7 +38,8 @@ REMOVING = frozenset({Stage.REMOVING, Stage.FORCING})
 
 def timings(state: State) -> Timings:
     """Return the timings in force: the policy's, within the operator's limits (row A14)."""
-    return state.limits.clamp(state.policy.timings)
+    one_ttl = state.shows_waits and state.policy.deletion.at_end is AtEnd.ACTIVE
+    return state.limits.clamp(state.policy.timings, one_ttl=one_ttl)
 
 
 def pause_of(state: State, attempt: Attempt) -> timedelta:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from holdfast.model import Observation, Phase, Reason, State, Workload
+from collections.abc import Mapping
+
+from holdfast.model import ComponentView, Observation, Phase, Reason, State, Workload
 from holdfast.model.words import counted
 from holdfast.policy.attempt.health import current
 
 
 def at_nothing(spec: Workload, state: State, seen: Observation | None) -> str:
-    """Return a message on which components were scaled to 0, if no other pod of the workload is to run; else empty.
+    """Return a message on which components are scaled to 0, if no other pod of the workload is to run; else empty.
 
-    That is neither a failure nor the end: the client that scaled it down may scale it up again.
+    That is neither a failure nor the end: the client that scaled it down may scale it up again (rows D14, F11).
     """
     if seen is None or (state.attempt is not None and state.attempt.later):
         return ""
     views = {name: view for name, view in seen.components.items() if view.found and not view.complete}
     idle = [one.name for one in spec.components if one.name in views and views[one.name].released]
-    if state.shows_waits and not any(one.expected_pods for one in spec.components):
-        # It was submitted so, and cannot succeed: no copy of it can.
-        idle = [one.name for one in spec.components if one.copies == 0 and one.name in seen.components]
+    # Runs of earlier releases go on as they began: there, what was submitted so is complete.
+    if not idle and state.shows_waits and not _works_without_pods(spec, views):
+        found = {name for name, view in seen.components.items() if view.found and not view.overrun}
+        idle = [one.name for one in spec.components if one.is_empty and one.name in found]
     if not idle or any(view.pods.expected for view in views.values()):
         return ""
     return f"{spec.titles(idle)} {'is' if len(idle) == 1 else 'are'} scaled to 0: no pod of the workload is to run"
+
+
+def _works_without_pods(spec: Workload, views: Mapping[str, ComponentView]) -> bool:
+    """Whether a component that declares no pods has yet to complete, by its own status."""
+    return any(one.name in views and one.status.tells_completion and not one.pod_sets for one in spec.components)
 
 
 def is_at_nothing(state: State) -> bool:

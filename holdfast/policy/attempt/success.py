@@ -18,7 +18,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.policy.failures.back_off import others_first
-from holdfast.policy.failures.rules import DEFAULT_RULE, Ruling, in_order, rulings, title_of
+from holdfast.policy.failures.rules import Ruling, in_order, is_default, rulings, title_of
 
 _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
@@ -59,15 +59,17 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
     again = {*due, *attempt.making}
     views = {name: seen.components.get(name) for name in names if name not in again}
     done = [name for name, view in views.items() if view is not None and view.found and view.complete]
-    # Runs of earlier releases go on as they began: there, no copies are complete.
-    empty = {one.name for one in spec.components if one.copies == 0 and state.shows_waits}
+    # Runs of earlier releases go on as they began: there, what has no pods is complete.
+    empty = {one.name for one in spec.components if one.is_empty and state.shows_waits}
     if success.operator is SuccessOperator.ANY:
         done = [name for name in done if name not in empty]
     if len(done) == len(names) and (empty.isdisjoint(names) or _has_succeeded(spec, seen, again)):
         return wanted(spec, success)
     if success.operator is SuccessOperator.ALL:
         return ""
-    # Any one of several copies is enough as well.
+    # Any one of several copies is enough as well, also while other copies are made again.
+    partly = attempt.replacing_copies if state.shows_waits else {}
+    views |= {name: seen.components.get(name) for name in names if name in partly}
     some = [name for name, view in views.items() if view is not None and view.copies and view.copies.succeeded]
     first = [*done, *some][:1]
     what = "is" if done else "has a copy that is"
@@ -75,10 +77,10 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
 
 
 def _has_succeeded(spec: Workload, seen: Observation, again: Collection[str]) -> bool:
-    """Whether any object of the workload has succeeded: a component of no copies is complete without one."""
+    """Whether any object of the workload has succeeded: a component of no pods, or no copies, is complete without one."""
     for one in spec.components:
         view = seen.components.get(one.name)
-        if view is None or not one.completes or one.copies == 0 or one.name in again:
+        if view is None or not one.completes or one.is_empty or one.name in again:
             continue
         if (view.found and view.complete) or (view.copies is not None and view.copies.succeeded):
             return True
@@ -92,8 +94,8 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
     """
     found = rulings(state.policy, failures)
     whole = state.policy.success.operator is SuccessOperator.ANY
-    lost = {one.failure.component for one in found if _is_for_good(one, seen) and (not whole or _is_whole(one, seen))}
-    held_up = _held_up(spec, state, {one.failure.component for one in found if _is_for_good(one, seen)})
+    lost = {one.failure.component for one in found if _is_for_good(state, one, seen) and (not whole or _is_whole(one, seen))}
+    held_up = _held_up(spec, state, {one.failure.component for one in found if _is_for_good(state, one, seen)})
     beyond = _beyond(spec, state.policy.success, lost, held_up) if lost or held_up else ""
     if beyond:
         # Other components keep their rulings: those neither end the workload nor come before the ones that do.
@@ -101,7 +103,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
         ending = lost.intersection(names).union(*(held_up[name] for name in names if name in held_up))
         found = [
             one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} ({title_of(one.rule)})")
-            if one.failure.component in ending and _is_for_good(one, seen)
+            if one.failure.component in ending and _is_for_good(state, one, seen)
             else one
             for one in found
         ]
@@ -109,13 +111,13 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
     return others_first(state, seen, [one for one in found if one.action.kind is not ActionKind.IGNORE])
 
 
-def _is_for_good(ruling: Ruling, seen: Observation | None) -> bool:
+def _is_for_good(state: State, ruling: Ruling, seen: Observation | None) -> bool:
     """Whether a rule other than the default ignores a component that reports its own failure.
 
     What the default ignores stays ignored: a workload whose policy ignores everything lives until a user ends it.
     """
-    failure = ruling.failure
-    if ruling.action.kind is not ActionKind.IGNORE or ruling.rule == DEFAULT_RULE or seen is None:
+    failure, rules = ruling.failure, state.policy.rules if state.shows_waits else ()
+    if ruling.action.kind is not ActionKind.IGNORE or is_default(rules, ruling.rule) or seen is None:
         return False
     view = seen.components.get(failure.component)
     return failure.scope is Scope.COMPONENT and view is not None and view.failed

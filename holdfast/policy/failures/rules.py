@@ -66,6 +66,11 @@ def rule_on(policy: Policy, failure: Failure) -> Ruling:
     return Ruling(failure, DEFAULT_RULE, policy.default) if rule is None else Ruling(failure, rule.name, rule.action)
 
 
+def is_default(rules: Iterable[Rule], name: str) -> bool:
+    """Whether a ruling of this name is the default's; a document may call a rule of its own `default`."""
+    return name == DEFAULT_RULE and all(one.name != name for one in rules)
+
+
 def title_of(rule: str) -> str:
     """Return how a rule is named in a sentence: `rule failed-pods`, or `default rule` if no other matches."""
     return "default rule" if rule == DEFAULT_RULE else f"rule {rule}"

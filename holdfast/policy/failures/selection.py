@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from holdfast.model import Action, ActionKind, Failure, Policy, Scope
 from holdfast.model.spec.policy import DEFAULT_RULE
 from holdfast.model.spec.selection import Selection
-from holdfast.policy.failures.rules import Ruling, first_match, in_order, is_verdict
+from holdfast.policy.failures.rules import Ruling, first_match, in_order, is_default, is_verdict
 
 _AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
@@ -107,7 +107,7 @@ def _is_final(selection: Selection, ruling: Ruling) -> bool:
     failure = ruling.failure
     return (
         ruling.action.kind is ActionKind.IGNORE
-        and ruling.rule != DEFAULT_RULE
+        and not is_default(selection.rules, ruling.rule)
         and failure.scope is Scope.COMPONENT
         and (not selection.needed or failure.component in selection.needed)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from holdfast.model import (
     Parking,
     Reason,
     RefusedCreate,
+    Remnant,
     Scope,
     Stage,
     State,
@@ -37,6 +38,7 @@ from holdfast.model.calls.cluster import (
 )
 from holdfast.model.calls.stage import Staged
 from holdfast.model.life.state import INTERVALS_KEPT
+from holdfast.model.spec.volume_claim import CLAIM
 from holdfast.model.words import shortened
 from holdfast.policy.attempt.barrier import gathered, lifted, never_starts
 from holdfast.policy.attempt.ending import idle
@@ -336,8 +338,9 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
         return cause(state, Reason.DELETION_COMPLETE, text, now)
     if attempt is None:
         return state
-    if kind is OperationKind.REMOVE and now < removal_due(state, attempt, now):
-        # Part of its time passed unobserved, perhaps before the deletion was sent. The removal gets that time back.
+    # Part of its time passed unobserved, perhaps before the deletion was sent. The removal gets that time back.
+    may_go_on = kind is OperationKind.REMOVE and now < removal_due(state, attempt, now)
+    if may_go_on or (state.shows_waits and attempt.stage is Stage.GONE and _are_own_claims(event.remnants)):
         return edit(state, attempt=edit(attempt, remnants=event.remnants, remnants_total=event.remnants_total))
     left = "; ".join(each.sentence() for each in event.remnants[:3])
     more = f" and {event.remnants_total - 3} more" if event.remnants_total > 3 else ""
@@ -355,6 +358,11 @@ def _removed(state: State, event: Removed, operation: Operation, now: datetime) 
     if kind is OperationKind.REMOVE:
         return cause(state, Reason.DELETION_FORCED, f"forcing the deletion of what is left: {left}{more}", now)
     return cause(state, Reason.DELETION_BLOCKED, f"still there: {left}{more}", now) if changed else state
+
+
+def _are_own_claims(remnants: Collection[Remnant]) -> bool:
+    """Whether all that is left of what was proven gone are claims that somebody mounts: nothing of it is forced."""
+    return all(one.kind == CLAIM[1] for one in remnants)
 
 
 def _gone(attempt: Attempt) -> str:

@@ -233,7 +233,8 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     # A replacement may wait forever while other components run. A live look for a doubt comes only after STANDSTILL.
     making, doubt = bool(attempt.replacing), attempt.stage is Stage.SUBMITTED and state.in_doubt
     patient = state.operation.since + STANDSTILL if state.operation is not None else now
-    if doubt and (not making or (attempt.parted if seen is None else now >= patient)):
+    late = now >= patient and (seen is not None or (state.shows_waits and state.operation is not None))
+    if doubt and (not making or late or (seen is None and attempt.parted)):
         if seen is None:
             return Look("nothing is known yet of what has just been made: checking the cluster directly")
         return Look("a snapshot came that may be old or new: checking the cluster directly")

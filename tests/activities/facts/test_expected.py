@@ -50,12 +50,14 @@ SPECS = (
     ("Job", "batch/v1", {"parallelism": 2, "completions": 8}, 2),
     ("RayCluster", "ray.io/v1", {**RAY, "workerGroupSpecs": [{"replicas": 2, "template": TEMPLATE}]}, 3),
     ("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": [{"replicas": 2, "template": {"spec": {}}}]}, 2),
+    ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"replicas": 1, "leaderWorkerTemplate": {"size": 3}}, 3),
+    ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": {}}, 1),
     ("Trainer", "test.holdfast.dev/v1", {"replicas": 1}, 4),
 )
 
 
 @D14
-@pytest.mark.parametrize(("kind", "api", "spec", "now"), SPECS, ids=[one[0] for one in SPECS])
+@pytest.mark.parametrize(("kind", "api", "spec", "now"), SPECS, ids=[f"{one[0]}-{one[3]}" for one in SPECS])
 def test_D14_what_an_objects_own_spec_asks_for_is_expected_within_what_was_declared(
     kind: str, api: str, spec: dict[str, Any], now: int
 ) -> None:

@@ -82,7 +82,7 @@ def test_explain_is_as_ux_shows_it() -> None:
         "why        worker-3 exited 137 (OOMKilled) on node-7, 02:14:09; no recovery within failure grace (1m)\n"
         "now        deleting attempt 2: 3 of 64 pods left, oldest 41s (worker-3: finalizer example.com/hold)\n"
         "next       02:24:10 UTC (in 9m20s) forceful deletion · then retry pause 90s · then recreate without node-7\n"
-        "submitter  unknown (submitted through Temporal)"
+        "submitter  unverified (submitted through Temporal)"
     )
 
 
@@ -206,7 +206,7 @@ def test_status_names_place_pods_conditions_and_failure() -> None:
         "train-llm  Running (InsufficientPodsReady)  restarts 0 of 3",
         "where      ns research on cluster dev, uid u-1",
         "since      02:11:50 UTC (3m ago)",
-        "submitter  unknown (submitted through Temporal)",
+        "submitter  unverified (submitted through Temporal)",
         "attempt    1",
         "pods       3 of 4 pods running, 1 pending",
         "           PodsReady no (InsufficientPodsReady)",

@@ -186,7 +186,7 @@ async def test_F13_what_came_through_temporal_is_unverified(door: Space):
     await door.reach(handle, "Running", 1)
     full = handle.id.removeprefix(f"workload/{door.site.cluster}/")
     for argv in ("explain", "status", "history"):
-        assert "unknown (submitted through Temporal)" in await command(door.site, argv, full), argv
+        assert "unverified (submitted through Temporal)" in await command(door.site, argv, full), argv
 
 
 @ROW("X13", level="e2e")
@@ -203,7 +203,7 @@ async def test_X13_no_document_says_who_asked(door: Space):
     for name, said in (("named", {**source, "by": ALICE}), ("unnamed", source)):
         full = (await started(name, said)).id.removeprefix(f"workload/{door.site.cluster}/")
         told = await command(door.site, "explain", full)
-        assert "unknown (submitted through Temporal)" in told
+        assert "unverified (submitted through Temporal)" in told
         assert ALICE not in told
 
 

@@ -158,6 +158,27 @@ def test_F10_what_is_under_it_has_no_queue_and_no_restarts_of_its_own() -> None:
     assert problem.path == "spec.components[0].template.spec.managedBy"
 
 
+@pytest.mark.row("F10", level="pure")
+def test_F10_a_workload_holds_no_workload_and_nothing_that_restarts_by_itself() -> None:
+    def holding(*templates: Json) -> Json:
+        pods = [{"path": "template.spec.template", "replicas": 1}]
+        components = [{"name": f"c{index}", "template": one, "podSets": pods} for index, one in enumerate(templates)]
+        head = {"apiVersion": "holdfast.dev/v1", "kind": "Workload", "metadata": {"name": "w"}}
+        return {**head, "spec": {"components": components}}
+
+    ours = jobset(maxRestarts=2)
+    ours["spec"]["managedBy"] = "holdfast.dev/holdfast"
+    problems = refused(holding(appwrapper(), holding(job()), ours))
+    assert [str(each) for each in problems] == [
+        "spec.components[0].template: is an AppWrapper: AppWrappers and Workloads cannot be nested",
+        "spec.components[1].template: is a Workload: they cannot be nested",
+        "spec.components[2].template.spec.managedBy: expected none, or another controller's: Holdfast runs the "
+        "Workload, and not what is in it once more (found 'holdfast.dev/holdfast')",
+        "spec.components[2].template.spec.failurePolicy.maxRestarts: expected 0, or none: the Workload restarts it, as "
+        "often as its own policy.budgets says (found 2)",
+    ]
+
+
 @pytest.mark.row("A1", level="pure")
 @pytest.mark.parametrize("namespace", ["", "default"])
 def test_a_component_may_name_the_appwrappers_own_namespace_or_leave_it_empty(namespace: str) -> None:
@@ -170,6 +191,11 @@ def test_a_component_may_name_the_appwrappers_own_namespace_or_leave_it_empty(na
     ("document", "path", "says"),
     [
         (appwrapper(appwrapper()), "spec.components[0].template", "is an AppWrapper: they cannot be nested"),
+        (
+            appwrapper({"template": {"apiVersion": "holdfast.dev/v1", "kind": "Workload", "metadata": {"name": "w"}}}),
+            "spec.components[0].template",
+            "is a Workload: AppWrappers and Workloads cannot be nested",
+        ),
         (
             appwrapper(pod(namespace="elsewhere")),
             "spec.components[0].template.metadata.namespace",

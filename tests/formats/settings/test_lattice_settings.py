@@ -14,6 +14,7 @@ from holdfast.profiles import PROFILES
 from tests.formats.corpus import appwrapper, job
 
 HOUR = timedelta(hours=1)
+LAUNCHES = {"name": "launch", "limit": 2}
 
 
 def annotated(**settings: str) -> dict[str, Any]:
@@ -44,6 +45,13 @@ def test_L24_as_many_as_100_requeues_may_be_asked_for_and_101_are_refused(profil
     own = {"name": "w", "schemaVersion": 1, "components": [{"name": "a", "template": job()}]}
     own["policy"] = {"profile": profile, "budgets": [{"name": "restart", "limit": 101, "maximum": 100}]}
     assert "limit: 101: expected at most 100" in refused(own)
+    for limit, found in ((101, "101"), (None, "no limit")):
+        own["policy"] = {"profile": profile, "budgets": [{"name": "restart", "limit": limit}, LAUNCHES]}
+        assert f"limit: {found}: expected at most 100" in refused(own)
+    own["policy"] = {"profile": profile, "budgets": [{"name": "restart", "limit": 7}, LAUNCHES]}
+    given, usual = one(own).policy, PROFILES[profile]
+    for name, limit in (("restart", 7), ("launch", 2)):
+        assert given.budget(name) == usual.budget(name).model_copy(update={"limit": limit}), "the rest is the profile's"
 
 
 @pytest.mark.row("L21", level="pure")

@@ -128,11 +128,25 @@ def test_L12_who_takes_the_watch_over_does_not_let_a_silent_node_begin_anew():
 def test_a_lease_that_has_outlived_its_node_and_a_node_without_a_lease_are_nobodys_silence():
     world = World(3)
     world.silent = {0, 1}
-    world.ledger.unnode("n0")
-    world.ledger.unleased("n1")
+    assert world.ledger.unnode("n0", "u0")
+    world.ledger.unleased("n1", "r0.0")
     world.after(300)
     assert world.told == []
     assert world.ledger.leases == 1
+
+
+@ROW("L4", level="pure")
+def test_L4_a_node_that_took_the_name_of_one_that_is_gone_is_watched_though_a_list_tells_of_it_first():
+    world = World(3)
+    world.after(5)
+    world.ledger.node("n1", "new", "", "")
+    world.ledger.renewed("n1", "r5.0", at(5))
+    assert not world.ledger.unnode("n1", "u1")
+    world.ledger.unleased("n1", "r0.0")
+    world.silent = {1}
+    world.after(120)
+    ((_, seen),) = world.told
+    assert [(one.name, one.uid, one.silent) for one in seen.nodes] == [("n1", "new", True)]
 
 
 def test_a_look_at_five_thousand_nodes_takes_little():

@@ -12,7 +12,9 @@ from unittest.mock import Mock
 import pytest
 from kubernetes.aio.client import Configuration
 
+from holdfast import formats
 from holdfast.activities.facts.nodes import Marks
+from holdfast.activities.facts.workload_key import WorkloadKey
 from holdfast.activities.kube.blindness import Sight
 from holdfast.model import Interval
 from holdfast.model.calls.cluster import WatchInput, WatchNodesInput
@@ -23,9 +25,12 @@ from holdfast.worker.runtime.kube import Connector, WorkerKube
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import SettingsError
 from holdfast.worker.watch import watch
+from holdfast.worker.watch.feeds import ATTEMPT, NODE
 from holdfast.worker.watch.front_door import FrontDoor, Place
+from holdfast.worker.watch.informer import Informer
 from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
+from holdfast.worker.watch.seen import ANCHOR, POD, AttemptSeen, KindKey
 from tests.agent.virtual import in_virtual_time
 
 ROW = pytest.mark.row
@@ -84,6 +89,45 @@ async def test_D34_events_that_cannot_be_listed_do_not_make_the_cluster_count_as
     assert [client.sight.blind for client in others] == [True]
     assert len(connect.closed) == 1
     await pulse.close()
+
+
+@ROW("U10", level="pure")
+def test_kinds_that_attempts_name_while_clients_are_made_are_followed_once_and_pods_as_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A credential program takes its time: attempts are listed before all kinds have a client."""
+
+    async def stays(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Informer, "run", stays)
+    monkeypatch.setattr(Pulse, "run", stays)
+    connect = Away(seconds=1)
+    job: KindKey = ("batch/v1", "Job")
+
+    async def main() -> None:
+        one = watching(connect)
+        await one.feeds.begin()
+        opening = asyncio.create_task(one.feeds.open())
+        while ATTEMPT not in one.feeds._feeds:
+            await asyncio.sleep(0.1)
+        for number in range(50):
+            key = WorkloadKey("ns", f"uid-{number}")
+            seen = Mock(spec=AttemptSeen, kinds=frozenset({POD, job, *formats.RESOURCES}), key=key)
+            with monkeypatch.context() as patched:
+                patched.setattr(one._cache, "put_attempt", lambda _: set())
+                one.feeds._put_attempt(seen)
+        await opening
+        await asyncio.sleep(10)
+        kinds = {ANCHOR, ATTEMPT, POD, NODE, job, *formats.RESOURCES}
+        assert set(one.feeds._feeds) == kinds
+        parts = 2  # The namespaces that are followed where not all may be: those of nodes are none.
+        assert len(connect.clients) == 1 + len(kinds) * (1 + parts) - parts
+        (pods,) = one.feeds._feeds[POD].informers
+        assert pods._sink._put == one._cache.put_pod
+        await one.feeds.close()
+
+    in_virtual_time(main())
 
 
 @pytest.mark.parametrize(("seconds", "most", "error"), [(15, 6, SettingsError), (100, 3, SettingsError)])

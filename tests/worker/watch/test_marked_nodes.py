@@ -66,6 +66,15 @@ def test_a_node_that_is_gone_or_cannot_be_read_any_more_bears_no_mark() -> None:
     assert world.sent[-1][1].observation.failures == ()
 
 
+@ROW("A17", level="pure")
+def test_A17_a_marked_node_stays_marked_when_a_list_tells_next_that_its_predecessor_is_gone() -> None:
+    world = ready()
+    world.node(label="EVICT", uid="uid-2")
+    world.node(label="EVICT", uid="uid-1", gone=True)
+    world.pass_time(5)
+    assert [one.node for one in world.sent[-1][1].observation.failures] == ["node-1"]
+
+
 def test_a_pod_that_comes_to_a_marked_node_is_told() -> None:
     world = World()
     world.node(label="EVICT")
