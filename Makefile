@@ -232,6 +232,6 @@ compose-secrets: .secrets/postgres_password ## the password that docker-compose.
 	@umask 022 && openssl rand -hex 24 > $@
 	@echo "made $@"
 
-clean: ## remove the environment, builds, caches and reports (stacks and their cache stay: holdfast dev down)
+clean: ## remove the environment, builds, caches and reports (stacks stay: holdfast dev down; so do .venv-docs, .venv-audit, .venv-torch*)
 	rm -rf $(VENV) $(RELEASE) build dist reports *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

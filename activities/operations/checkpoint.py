@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Self
 
 from temporalio import activity
@@ -99,7 +101,7 @@ class Following:
         self._said: dict[str, tuple[PodFacts, Answer]] = {}
         """The last answer of each pod, by pod uid."""
         self._finished: set[str] = set()
-        self._earlier = _told_of(earlier()) if given is not None else {}
+        self._earlier = told_of(earlier()) if given is not None else {}
         """Where pods saved their state, by the digest of their uid, as seen by an earlier try of this removal."""
 
     async def __aenter__(self) -> Self:
@@ -137,16 +139,8 @@ class Following:
 
     @property
     def places(self) -> dict[str, tuple[str, ...]]:
-        """Where pods have saved their state, for heartbeats: the next try may find the pods gone.
-
-        A heartbeat is bounded: of the places beyond the second, and of the pods beyond `_SAVED_MAXIMUM`, it does not
-        tell. The first can only disagree, as the second does already; the others count as unsaved by the next try.
-        """
-        places: dict[str, list[str]] = {}
-        for digest, uri in list(self._saved.items())[:_SAVED_MAXIMUM]:
-            place = uri if uri in places or len(places) < _PLACES else next(reversed(places))
-            places.setdefault(place, []).append(digest)
-        return {place: tuple(digests) for place, digests in places.items()}
+        """Where pods have saved their state, for heartbeats: the next try may find the pods gone."""
+        return by_place(self._saved)
 
     @property
     def _saved(self) -> dict[str, str]:
@@ -164,14 +158,27 @@ class Following:
         return answers.model_copy(update={"finished": len(finished - self._saved.keys())})
 
 
-def _digest(uid: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(uid.encode()).digest()[:9]).decode()
+def by_place(saved: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return where pods have saved, by the digest of their uid, as a heartbeat tells it, which is bounded. Pure.
+
+    It tells of two places: further ones can only disagree, as the second does already. Of pods beyond `_SAVED_MAXIMUM`
+    it tells nothing: the next try counts them as unsaved, unless it finds them itself.
+    """
+    places: dict[str, list[str]] = {}
+    for digest, uri in islice(saved.items(), _SAVED_MAXIMUM):
+        place = uri if uri in places or len(places) < _PLACES else next(reversed(places))
+        places.setdefault(place, []).append(digest)
+    return {place: tuple(digests) for place, digests in places.items()}
 
 
-def _told_of(before: Progress) -> dict[str, str]:
-    """Return where pods have saved, by the digest of their uid, from a heartbeat of this release or one before."""
+def told_of(before: Progress) -> dict[str, str]:
+    """Return where pods have saved, by the digest of their uid, from a heartbeat of this release or one before. Pure."""
     told = {digest: place for place, digests in before.places.items() for digest in digests}
     return {_digest(uid): uri for uid, uri in before.saved.items()} | told
+
+
+def _digest(uid: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(uid.encode()).digest()[:9]).decode()
 
 
 async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:

@@ -115,7 +115,7 @@ async def find_remains(site: Site, given: RemoveInput) -> Remains:
     ours |= owner_uids
     learned = site.between.learn(given.target.namespace, given.plan, ())
     while True:
-        between = await _find_between(site, given, components, learned)
+        between = await find_between(site, given, components, learned)
         pods = await site.gathered.of("v1", "Pod", given.target.namespace, given.target.workload_uid)
         made_by = [*map(_made_by, pods), *map(controller_of, between)]
         if any(made_by):  # Their owners may be of another attempt.
@@ -156,7 +156,7 @@ def _labels(given: RemoveInput) -> str:
     return f"{names.LABEL_WORKLOAD_UID}={given.target.workload_uid}"
 
 
-async def _find_between(
+async def find_between(
     site: Site,
     given: RemoveInput,
     components: tuple[tuple[PlannedComponent, Mapping[str, Any]], ...],

@@ -154,6 +154,22 @@ def test_D22_failed_pods_that_a_job_ignores_use_up_no_retries() -> None:
     assert view.backs_off_until == time(5) + timedelta(seconds=80)
 
 
+@D22
+def test_D22_a_job_that_a_component_has_made_backs_off_as_one_of_its_own_does() -> None:
+    def made(raw: dict[str, Any], job: str) -> dict[str, Any]:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-{job}", "controller": True}
+        return {**raw, "metadata": {**raw["metadata"], "ownerReferences": [owner]}}
+
+    plan = planned(kind="JobSet", api="jobset.x-k8s.io/v1alpha2", pods=2, status=JOB)
+    pods = [made(failed(name, second=second), "set-a-0") for name, second in (("a", 1), ("b", 5), ("c", 9), ("d", 20))]
+    view = look(*pods, plan=(plan,), objects={"work": component("work-0")}).components["work"]
+    assert view.backs_off_until == time(20) + timedelta(seconds=80)
+    pods.append(made(failed("e", second=30), "set-b-0"))
+    view = look(*pods, plan=(plan,), objects={"work": component("work-0")}).components["work"]
+    assert view.backs_off_until == time(30) + timedelta(seconds=10), "whichever is made again first"
+    assert look(failed("f"), plan=(plan,)).components["work"].backs_off_until is None, "of no Job"
+
+
 D24 = pytest.mark.row("D24", level="pure")
 
 

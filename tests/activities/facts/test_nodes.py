@@ -29,6 +29,7 @@ def state(kind: str, status: str = "True", **more: str) -> dict[str, Any]:
 
 
 @ROW("A17", level="pure")
+@ROW("L8", level="pure")
 @pytest.mark.parametrize(
     ("bad", "reason", "message"),
     [
@@ -51,6 +52,11 @@ def state(kind: str, status: str = "True", **more: str) -> dict[str, Any]:
             node(state("AcceleratedHardwareReady", "False", reason="NvidiaXID79Error")),
             "AcceleratedHardwareReady",
             "condition AcceleratedHardwareReady=False, NvidiaXID79Error",
+        ),
+        (
+            node(state("HardwareFailure", reason="Disk", message="sda")),
+            "HardwareFailure",
+            "condition HardwareFailure=True, Disk: sda",
         ),
     ],
 )

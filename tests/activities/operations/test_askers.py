@@ -16,10 +16,10 @@ from aiohttp import web
 from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState
 from holdfast.activities.operations import save_requests
-from holdfast.activities.operations.checkpoint import summed
+from holdfast.activities.operations.checkpoint import by_place, summed, told_of
 from holdfast.activities.operations.save_requests import Answer, Standing, address_of, asker_of, read_answer, read_body
 from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
-from holdfast.model.calls.cluster import CheckpointInput, Target
+from holdfast.model.calls.cluster import CheckpointInput, Progress, Target
 from tests.activities.segments import segments_told
 
 ROW = pytest.mark.row
@@ -372,3 +372,19 @@ def test_L32_those_that_cannot_are_named_first_and_at_most_four():
     told = summed([*said, (facts("z"), Answer(Standing.FAILED, message="disk full"))])
     assert told.left[0] == "z cannot save (disk full)"
     assert len(told.left) == 4
+
+
+@ROW("L19", level="pure")
+@pytest.mark.parametrize("places", [1, 2, 700])
+def test_L19_what_a_removal_tells_the_next_try_of_saves_fits_into_a_heartbeat(places: int) -> None:
+    uris = [f"s3://{number:04}/{'x' * 1014}" for number in range(places)]
+    saved = told_of(Progress(saved={f"uid-{number}": uris[number % places] for number in range(20_000)}))
+    assert len(saved) == 20_000
+    told = Progress(doing="removing", places=by_place(saved))
+    assert len(json.dumps(told.model_dump(mode="json", by_alias=True))) < 400_000
+    again = told_of(told)
+    assert again.keys() == saved.keys(), "none is forgotten"
+    assert len({*again.values()}) == min(2, places), "one place stays one, and more than one disagree"
+    assert by_place(again) == told.places
+    most = Progress(places=by_place({f"{number:012}": "s3://a" for number in range(100_000)}))
+    assert len(json.dumps(most.model_dump(mode="json", by_alias=True))) < 1_100_000

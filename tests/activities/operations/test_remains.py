@@ -6,6 +6,7 @@ import asyncio
 import gc
 import tracemalloc
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,10 +15,11 @@ from holdfast import names
 from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.activities.kube.trim import trace
 from holdfast.activities.operations import remove
-from holdfast.activities.operations.remains import REMNANTS_TOLD, Remains, remnants_of
+from holdfast.activities.operations.remains import REMNANTS_TOLD, Remains, find_between, remnants_of
 from holdfast.activities.site.site import Site
-from holdfast.model.calls.cluster import PlannedComponent
+from holdfast.model.calls.cluster import PlannedComponent, RemoveInput, Target
 
+STATEFUL = ("apps/v1", "StatefulSet")
 NO_SITE = cast("Site", None)
 """Pods without a node: no node is asked for."""
 PLAN = PlannedComponent(name="a", api_version="v1", kind="Pod", object_name="train-0")
@@ -44,6 +46,30 @@ async def test_what_a_foreign_finalizer_holds_is_told_first_then_in_order_and_th
         (names.ATTEMPT_KIND, "owner"),
     ]
     assert told[0].finalizers == ("example.com/hold",)
+
+
+@pytest.mark.row("D27", level="pure")
+async def test_D27_a_kind_in_between_is_looked_for_also_where_a_component_has_it():
+    """A LeaderWorkerSet makes StatefulSets, and the workload has one of its own."""
+    plan = tuple(
+        PlannedComponent(name=name, api_version=version, kind=kind, object_name=name)
+        for name, version, kind in (("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("db", *STATEFUL))
+    )
+    labels = {names.LABEL_WORKLOAD_UID: "w"}
+    own = {"metadata": {"name": "db", "uid": "uid-db", "labels": labels}}
+    made = {"metadata": {"name": "l-0", "uid": "uid-l-0", "labels": labels, "ownerReferences": [{"uid": "uid-l"}]}}
+
+    class Listed:
+        async def list(self, api_version: str, kind: str, *_: Any, keep: Any, **__: Any) -> Object:
+            assert (api_version, kind) == STATEFUL
+            return {"items": [found for one in (own, made) if (found := keep(one)) is not None]}
+
+    site = cast("Site", SimpleNamespace(kube=Listed()))
+    target = Target(cluster="dev", namespace="ns", name="train", workload_uid="w")
+    given = cast("RemoveInput", SimpleNamespace(target=target, objects=(), plan=plan))
+    components = ((plan[0], trace({"metadata": {"name": "l", "uid": "uid-l"}})), (plan[1], trace(own)))
+    between = await find_between(site, given, components, frozenset({STATEFUL}))
+    assert [(one["kind"], one["metadata"]["name"]) for one in between] == [("StatefulSet", "l-0")]
 
 
 async def test_of_thousands_left_only_those_that_are_told_are_made_up():

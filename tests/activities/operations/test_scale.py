@@ -160,3 +160,13 @@ async def test_what_is_gone_or_has_no_right_to_be_resized_keeps_its_size(gang: G
     found = await work(bench)
     await bench.admin.delete("batch/v1", "Job", "work", bench.namespace, uid=found["metadata"]["uid"])
     assert (await gang.scaled(4)).done, "whoever looks next notices that it is gone"
+
+
+@ROW("X11", level="e2e")
+async def test_X11_a_worker_of_other_namespaces_makes_no_gang_smaller_either(gang: Gang):
+    gang.site = dataclasses.replace(gang.site, namespaces=("elsewhere",))
+    found = await gang.scaled(2, 2)
+    assert not found.done
+    assert "is not among those this worker may act in" in found.refused
+    assert (await work(gang.bench))["spec"]["parallelism"] == 3
+    assert gang.told == []

@@ -9,11 +9,15 @@ import pytest
 from holdfast.formats.jobset import reader
 from holdfast.model import (
     Attempt,
+    ComponentView,
+    CopyCounts,
     Failure,
     FailureClass,
+    Observation,
     Operation,
     OperationKind,
     Phase,
+    PodCounts,
     Reason,
     Report,
     Scope,
@@ -24,6 +28,7 @@ from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.attempt.copies import copy_backed_off, forgiven, restarted, stays, titles_again
 from holdfast.policy.attempt.health import copy_grace_left
 from holdfast.policy.attempt.replace import joined
+from holdfast.policy.attempt.success import reached
 from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.loop.results import ended
 from holdfast.policy.values.decision import CopyAgain
@@ -54,6 +59,17 @@ def test_J23_copies_join_and_the_whole_component_takes_them_in():
     assert (whole.replacing, whole.replacing_copies) == (("a", "b"), {})
     assert joined(whole, (), [("a", 1)]) == whole, "all of it is recreated already"
     assert titles_again(SPEC, two) == "copies 0, 2 of Job train-a (4 copies), Job train-b (1 copy)"
+
+
+@pytest.mark.row("J12", level="pure")
+@pytest.mark.parametrize(("operator", "succeeds"), [("Any", True), ("All", False)])
+def test_J12_any_one_job_is_enough_also_while_another_is_made_again(operator: str, succeeds: bool):
+    document = jobset("train", replicated("a", replicas=4), successPolicy={"operator": operator}, failurePolicy=RULES)
+    spec = reader.read(document, cluster="dev")
+    state = State(policy=spec.policy, since=START, attempt=joined(ATTEMPT, (), [("a", 2)]), shows_waits=True)
+    view = ComponentView(pods=PodCounts(expected=4, running=2), copies=CopyCounts(expected=4, succeeded=1))
+    seen = Observation(workload_uid="uid", attempt=2, owner_uid="owner", at=NOW, components={"a": view})
+    assert bool(reached(spec, state, seen, ())) is succeeds
 
 
 def test_J23_a_failure_of_a_copy_that_stays_counts_meanwhile():

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.model import Interval, Observation, OperationKind, Phase, Reason, Remnant, Stage
 from holdfast.model.calls.cluster import Removed
+from holdfast.model.spec.volume_claim import VolumeClaim
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.edit import edit
@@ -15,7 +16,7 @@ from holdfast.policy.values.events import Cancelled, Observed, Suspended
 from holdfast.policy.values.steps import Run
 from holdfast.policy.verdicts.hold import hold
 from tests.policy.lives.advanced import advance
-from tests.policy.lives.life import Life
+from tests.policy.lives.life import Life, workload
 from tests.policy.lives.moments import moment
 
 ROW = pytest.mark.row
@@ -90,6 +91,32 @@ def test_A8_the_first_forced_round_is_told_of_after_half_a_minute_the_later_ones
     assert spans == [timedelta(seconds=30), 10 * MINUTE, 10 * MINUTE]
     assert life.state.attempt is not None
     assert life.state.attempt.forced_rounds == 3
+
+
+@ROW("J22", level="pure")
+@ROW("A8", level="pure")
+def test_J22_a_claim_that_somebody_mounts_is_waited_for_and_holds_neither_the_proof_nor_the_quota():
+    claim = VolumeClaim(name="cache", spec={"accessModes": ["ReadWriteOnce"]})
+    life = Life(spec=edit(workload(), volume_claims=(claim,)), hold=set(REMOVALS))
+    life.state = edit(life.state, shows_waits=True)  # As every run does that begins now.
+    life.runs().tell(Cancelled())
+    comes_back(life)
+    assert life.state.attempt is not None
+    assert life.state.attempt.stage is Stage.GONE
+    told = len(life.state.causes)
+    for _ in range(5):
+        life.now += 10 * MINUTE
+        left = (Remnant(kind="PersistentVolumeClaim", name="cache"),)
+        life.tell_result(Removed(gone=False, remnants=left, remnants_total=1))
+        life.settle()
+        operation, attempt = life.state.operation, life.state.attempt
+        assert operation is not None
+        assert (operation.kind, operation.releases) == (OperationKind.REMOVE, True)
+        assert operation.until == life.now + 10 * MINUTE
+        assert (attempt.stage, attempt.remnants, len(life.state.causes)) == (Stage.GONE, left, told)
+    life.now += 10 * MINUTE
+    life.tell_result(Removed(gone=False, remnants=pods("made-too-late"), remnants_total=1))
+    assert life.state.attempt.stage is Stage.FORCING, "whatever else is left is forced as ever"
 
 
 @ROW("U1", level="pure")

@@ -26,6 +26,7 @@ from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.loop.advance import decisions
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.sides.probe import probed, silence
+from holdfast.policy.status.audit import audited
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import conditions
 from holdfast.policy.values.decision import Create, Fail, Hold, Restart
@@ -42,6 +43,7 @@ from holdfast.policy.values.events import (
     StepsRead,
     Suspended,
 )
+from holdfast.policy.values.steps import Run
 from holdfast.policy.verdicts.progress import stall
 from holdfast.profiles import lattice
 from tests.policy.attempt.requeue_matrix import POLICIES, Cell, cells, page
@@ -401,6 +403,22 @@ def test_L36_each_time_that_a_component_is_made_again_is_written_down() -> None:
         "audit entry 1 replace pe-1=1",
         "audit entry 1 replace pe-1=2",
     ]
+
+
+@ROW("L36", level="pure")
+def test_L36_acts_on_many_components_that_begin_alike_have_an_entry_each() -> None:
+    one = life("always", sensitive=True)
+    many = tuple(f"trainer-group-{number:02}" for number in range(20))
+    attempt = one.state.attempt
+    assert attempt is not None
+    entries = set[str]()
+    for replacing in (many, (*many, "zz-exporter")):
+        state = edit(one.state, attempt=edit(attempt, replacing=replacing), shows_waits=True)
+        step = audited(one.spec, state, Run(OperationKind.REPLACE, "made again"))
+        assert isinstance(step, Run)
+        assert len(step.audits) <= 256
+        entries.add(step.audits)
+    assert len(entries) == 2
 
 
 @ROW("L36", level="pure")

@@ -182,6 +182,14 @@ def test_J19_a_job_left_failed_ends_the_workload_only_where_it_cannot_succeed_an
 
 
 @ROW("J19", level="pure")
+def test_J19_a_documents_rule_may_be_called_default():
+    one = life(policy(ALL, "driver", "worker", rules=(edit(IGNORED, name="default"),)))
+    one.state = edit(one.state, shows_waits=True)  # As every run does that begins now.
+    one.says(worker="Failed")
+    assert (one.state.phase, one.state.reason) == (Phase.FAILED, Reason.SUCCESS_UNREACHABLE)
+
+
+@ROW("J19", level="pure")
 def test_J19_the_workload_says_why_it_failed():
     one = life(policy(ALL, "driver", "worker", rules=(IGNORED,))).says(worker="Failed")
     assert one.state.message == (

@@ -8,9 +8,22 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.model import Failure, FailureClass, ObjectRef, OperationKind, Phase, Reason, RefusedCreate, Scope, Stage
+from holdfast.model import (
+    Failure,
+    FailureClass,
+    ObjectRef,
+    Operation,
+    OperationKind,
+    Phase,
+    Reason,
+    RefusedCreate,
+    Report,
+    Scope,
+    Stage,
+)
 from holdfast.model.calls.cluster import Created
-from holdfast.policy.values.decision import Fail, Look, Resubmit
+from holdfast.model.life.state import STANDSTILL
+from holdfast.policy.values.decision import Fail, Look, Resubmit, Wait
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import OperationRefused
 from holdfast.policy.verdicts.decide import decide
@@ -123,3 +136,17 @@ def test_in_doubt_it_is_looked_at_whether_something_is_known_of_it_or_not():
     assert decide(life.spec, doubt, life.now) == known
     unknown = Look("nothing is known yet of what has just been made: checking the cluster directly")
     assert decide(life.spec, edit(doubt, observation=None), life.now) == unknown
+
+
+def test_while_something_is_made_again_of_which_nothing_is_known_it_is_looked_at_and_no_timer_is_in_the_past():
+    life = moment("running")
+    attempt = life.state.attempt
+    assert attempt is not None
+    report = Report(sequence=9, phase=Phase.RUNNING, reason=Reason.REPLACING, attempt=1)
+    operation = Operation(kind=OperationKind.REPLACE, attempt=1, since=life.now, report=report)
+    making = edit(attempt, replacing=(life.spec.components[0].name,))
+    doubt = edit(life.state, in_doubt=True, observation=None, attempt=making, operation=operation, shows_waits=True)
+    waits = decide(life.spec, doubt, life.now)
+    assert isinstance(waits, Wait)
+    assert waits.until == life.now + STANDSTILL
+    assert isinstance(decide(life.spec, doubt, waits.until), Look)

@@ -111,6 +111,34 @@ def test_D34_volumes_and_node_affinity_are_named(words: str) -> None:
     assert words in why(unscheduled("a", f"0/8 nodes are available: {words}. {PREEMPTION}", {"cpu": "1"}))
 
 
+REQUESTS = (
+    ({"containers": [{"cpu": "4"}], "initContainers": [{"cpu": "1", "always": True}]}, "5"),
+    ({"containers": [{"cpu": "1"}], "initContainers": [{"cpu": "3"}]}, "3"),
+    ({"containers": [{"cpu": "1"}], "initContainers": [{"cpu": "1", "always": True}, {"cpu": "3"}]}, "4"),
+    ({"containers": [{"cpu": "1"}], "initContainers": [{"cpu": "3"}, {"cpu": "1", "always": True}]}, "3"),
+    ({"containers": [{}], "pod": "5000", "overhead": "1"}, "5001"),
+    ({"containers": [{"cpu": "2"}], "pod": "6"}, "6"),
+    ({"containers": [{"cpu": "2"}], "overhead": "500m"}, "2500m"),
+)
+
+
+@D34
+@pytest.mark.parametrize(("asked", "told"), REQUESTS)
+def test_D34_a_pod_asks_for_what_the_scheduler_counts(asked: dict[str, Any], told: str) -> None:
+    raw = unscheduled("a", "0/8 nodes are available: 8 Insufficient cpu.")
+    for field in ("containers", "initContainers"):
+        raw["spec"][field] = [
+            {"resources": {"requests": {key: one[key] for key in ("cpu",) if key in one}}}
+            | ({"restartPolicy": "Always"} if one.get("always") else {})
+            for one in asked.get(field, [])
+        ]
+    if "pod" in asked:
+        raw["spec"]["resources"] = {"requests": {"cpu": asked["pod"]}}
+    if "overhead" in asked:
+        raw["spec"]["overhead"] = {"cpu": asked["overhead"]}
+    assert why(raw) == f"1 pod unschedulable: 0/8 nodes have enough cpu (each asks for {told})"
+
+
 @D34
 def test_D34_gates_are_named() -> None:
     raw = unscheduled("a", "Scheduling is blocked due to non-empty scheduling gates", reason="SchedulingGated")

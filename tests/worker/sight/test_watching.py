@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +11,16 @@ from unittest.mock import Mock
 
 import pytest
 from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException
 
 from holdfast import formats
 from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.facts.workload_key import WorkloadKey
+from holdfast.activities.kube import client as kube_client
+from holdfast.activities.kube import http
 from holdfast.activities.kube.blindness import Sight
+from holdfast.activities.kube.client import Unreachable
+from holdfast.activities.kube.resources import Resource
 from holdfast.model import Interval
 from holdfast.model.calls.cluster import WatchInput, WatchNodesInput
 from holdfast.model.entities.nodes import NodeTimings
@@ -27,7 +32,7 @@ from holdfast.worker.runtime.settings import SettingsError
 from holdfast.worker.watch import watch
 from holdfast.worker.watch.feeds import ATTEMPT, NODE
 from holdfast.worker.watch.front_door import FrontDoor, Place
-from holdfast.worker.watch.informer import Informer
+from holdfast.worker.watch.informer import Informer, StreamSight
 from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
 from holdfast.worker.watch.seen import ANCHOR, POD, AttemptSeen, KindKey
@@ -236,3 +241,66 @@ def test_while_the_first_client_is_made_nothing_is_blind_but_what_was_before() -
         assert one.feeds.intervals(datetime(2025, 1, 1, tzinfo=UTC)) == (earlier,)
 
     in_virtual_time(main())
+
+
+def test_a_credential_program_that_hangs_or_fails_as_a_token_ends_holds_no_request_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[float]()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def fails(*_: object) -> Configuration:
+            asked.append(loop.time())
+            if len(asked) == 1:
+                await asyncio.Event().wait()
+            if len(asked) == 2:
+                raise ConfigException("the credential program has failed")
+            return Configuration(host="http://127.0.0.1:9")
+
+        monkeypatch.setattr(http, "_configuration", fails)
+        client = WorkerKube(Configuration(host="http://127.0.0.1:9"), kubeconfig="/etc/kubeconfig")
+        await asyncio.sleep(1)
+        assert not await client._relogin()
+        assert loop.time() <= 60
+        assert not await client._relogin()
+        assert not await client._relogin(), "tried just now"
+        await asyncio.sleep(20)
+        assert await client._relogin()
+        assert len(asked) == 3
+        await client.close()
+
+    in_virtual_time(main())
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_stream_that_is_not_opened_is_blindness_also_while_the_api_server_answers_others(
+    monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    pulse = Mock(spec=Pulse, felt=None)
+    client = WorkerKube(Configuration(host="http://127.0.0.1:9"), sight=StreamSight(pulse))
+
+    async def resource(*_: object) -> Resource:
+        return Resource(group="", version="v1", kind="Pod", plural="pods", namespaced=True, verbs=frozenset({"watch"}))
+
+    async def send(*_: object) -> Any:
+        pulse.felt = datetime.now(UTC)
+        if not answered:
+            raise TimeoutError
+        return Mock(status=200)
+
+    async def silent(_: object) -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.01)
+        pulse.felt = datetime.now(UTC)
+        raise TimeoutError
+        yield b""
+
+    monkeypatch.setattr(client, "resource", resource)
+    monkeypatch.setattr(client, "_send", send)
+    monkeypatch.setattr(kube_client, "lines", silent)
+    with pytest.raises(Unreachable):
+        async for _ in client.watch("v1", "Pod", resource_version="1"):
+            pass
+    assert client.sight.blind is not answered
+    await client.close()
