@@ -142,15 +142,18 @@ class Teller:
             self._changed.clear()
             with self._lock:
                 word = dict(self._word)
-            self._try("annotation", partial(patch, word))
+            if not self._try("annotation", partial(patch, word)):
+                self._changed.set()  # Told again: in a long phase nothing new comes (row P1).
             time.sleep(PATCH_EVERY)
 
-    def _try(self, channel: str, act: Any) -> None:
+    def _try(self, channel: str, act: Any) -> bool:
         try:
             act()
-            self._failed.discard(channel)
         except Exception as error:  # A program must not end because its step cannot be told.
             self._warn(channel, error)
+            return False
+        self._failed.discard(channel)
+        return True
 
     def _warn(self, channel: str, why: object) -> None:
         if channel not in self._failed:

@@ -20,6 +20,7 @@ ANSWERS: Final = "answers-are-to-their-request"
 CONTINUED: Final = "a-memory-needs-a-run-before"
 HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 WITHDRAWN: Final = "a-stall-is-withdrawn"
+ABOUT: Final = "an-order-is-about-one-submission"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -32,6 +33,7 @@ SINCE: Final = {
     HEARD: "0.2",
     WITHDRAWN: "0.3",
     names.PATCH_SLEEPS: "0.3",
+    ABOUT: "0.3",
 }
 """The release that brought each patch."""
 

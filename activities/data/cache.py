@@ -40,7 +40,7 @@ _FRESH: Final = 30.0
 """Seconds for which a look at a data set counts for the creation that follows it."""
 _RECORDS: Final = OBJECTS_MAXIMUM * 4096
 """Bytes of records that are read at most."""
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _OLD_HOME: Final = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
 
@@ -168,13 +168,13 @@ class Cache:
         lock = self._filling.setdefault((namespace, digest), asyncio.Lock())
         try:
             async with lock:  # This worker runs one fetch per data set; the next finds its files.
-                await asyncio.to_thread(self._remove_stale, home)
+                await asyncio.to_thread(self.remove_stale, home)
                 journal = Journal(_name(home), self._seal)
                 await self._fill(Filling(storage, source, home, fetched, journal, self._not_md5), entries)
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in FULL:
                 # This frees the room of abandoned files for the next try.
-                await asyncio.to_thread(self._remove_stale, home)
+                await asyncio.to_thread(self.remove_stale, home)
             raise self.away(error) from None
         self._looked[namespace, digest] = time.monotonic()
         return digest
@@ -211,7 +211,7 @@ class Cache:
                 one.cancel()
             await asyncio.to_thread(filling.journal.close, done=done)
 
-    def _remove_stale(self, home: Path) -> None:
+    def remove_stale(self, home: Path) -> None:
         """Remove the partial files of killed fetches of other data sets; those of this one are gone on with.
 
         A file that is still being written is younger than `_STALE`: each piece that arrives renews its time.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
+from holdfast.activities.data.cache import FULL
 from holdfast.activities.data.fetch import Fetched
 from holdfast.activities.data.room import Ended, NoRoom, Use, nobody_knows
 from holdfast.activities.data.settings import Data
@@ -24,6 +25,7 @@ AGAIN: Final = 5.0
 """Seconds between two tries of a store that is away while a creation waits for it."""
 LISTINGS: Final = 3
 """How often to list a data set that changes while it is fetched, before leaving it to a later try."""
+T = TypeVar("T")
 
 
 async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> Staged:
@@ -184,18 +186,30 @@ class _Staging:
 
     async def _held(self, digest: str, mount: Mount) -> DataSet | None:
         """Return a data set that is complete in the cache; it is marked as used before it is looked at."""
-        try:
-            if not await self._room.use(digest, self._use):
-                return None
-        except OSError as error:
-            raise self._data.cache.away(error) from None
+        if not await self._on_disk(digest, lambda: self._room.use(digest, self._use)):
+            return None
         self.used.append(digest)
         held = await self._data.cache.held(self._namespace, digest, mount.source)
         return held and DataSet(mount=mount.name, digest=digest, files=held.files, bytes=held.bytes)
 
     async def _reserve(self, digest: str, size: int) -> None:
-        try:
-            await self._room.reserve(digest, size, self._use, self._ended)
-        except OSError as error:
-            raise self._data.cache.away(error) from None
+        await self._on_disk(digest, lambda: self._room.reserve(digest, size, self._use, self._ended))
         self.used.append(digest)
+
+    async def _on_disk(self, digest: str, write: Callable[[], Awaitable[T]]) -> T:
+        """Write a few bytes; if the disk is full, once more after abandoned files of other data sets are removed (D49).
+
+        Raises:
+            Away: if the file system cannot be used now.
+        """
+        cache, home = self._data.cache, self._room.home(digest)
+        try:
+            try:
+                return await write()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                await asyncio.to_thread(cache.remove_stale, home)
+                return await write()
+        except OSError as error:
+            raise cache.away(error) from None

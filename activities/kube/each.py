@@ -12,7 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]], at_once: int = AT_ONCE) -> list[R]:
     """Call `act` for each thing, a few at a time; if one call raises, cancel the others before its error is raised."""
     every = list(things)
     found: dict[int, R] = {}
@@ -22,7 +22,7 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]
         for index in left:
             found[index] = await act(every[index])
 
-    tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(every)))]
+    tasks = [asyncio.create_task(work()) for _ in range(min(at_once, len(every)))]
     try:
         await asyncio.gather(*tasks)
     finally:

@@ -128,11 +128,22 @@ class Step(NamedTuple):
     progress: Progress
 
 
-async def switch(machine: Machine, on: bool, progress: Progress, note: Note, *, pxe: bool = False) -> Step:
+async def switch(
+    machine: Machine, on: bool, progress: Progress, note: Note, *, pxe: bool = False, still: Still | None = None
+) -> Step:
     """Power a machine on or off, as proven by its power state; that is read before anything is requested.
 
     Each request is noted before it is sent. A later try cannot know whether it was sent, so it sends the request again
-    only if the power has not changed for `SENT_PATIENCE`.
+    only if the power has not changed for `SENT_PATIENCE`. A request that the service rejects was not sent.
+
+    Args:
+        machine: the machine.
+        on: whether its power is to be on.
+        progress: what was sent before.
+        note: notes what is sent.
+        pxe: whether it boots from the network once.
+        still: says, before a request is sent again, that it is not to be any more: much may have changed since the
+            first one, which had no effect (row L5).
     """
     wanted, clock = "On" if on else "Off", asyncio.get_running_loop().time
     begun = clock()
@@ -142,15 +153,29 @@ async def switch(machine: Machine, on: bool, progress: Progress, note: Note, *, 
             return Step(Result.DONE, f"its power is {power}", progress)
         told = progress.sent is not None and now - progress.sent < SENT_PATIENCE
         if not told and power in {"On", "Off"}:
+            stop = await still() if still is not None and progress.sent is not None else None
+            if stop is not None:
+                result, why = stop
+                return Step(result, why, await _unsent(progress, note))
             if pxe and on:
                 await machine.boot_from_network_once()
             progress = progress.model_copy(update={"sent": now})
             await note(progress)
-            await machine.set_power(on)
+            try:
+                await machine.set_power(on)
+            except NotNow:
+                await _unsent(progress, note)
+                raise
         if clock() - begun > TURN_SECONDS:
             since = f" {progress.sent:%H:%M:%S} UTC" if progress.sent else ""
             return Step(Result.WAITS, f"told to be {wanted}{since}, and its power is {power}", progress)
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def _unsent(progress: Progress, note: Note) -> Progress:
+    progress = progress.model_copy(update={"sent": None})
+    await note(progress)
+    return progress
 
 
 async def wipe(machine: Machine, progress: Progress, note: Note) -> Step:

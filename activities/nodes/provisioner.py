@@ -188,8 +188,14 @@ async def _done(
         if step.result is Result.DONE:
             await _let_go(site, request)
         return _provisioned(step)
+
+    async def empty() -> tuple[Result, str] | None:
+        again = "" if request.force else await _pods(site, request)
+        return (Result.WAITS, again) if again else None
+
     on = request.action is NodeAction.BOOT
-    return _provisioned(await switch(machine, on, request.progress, note, pxe=request.pxe))
+    still = None if on else empty
+    return _provisioned(await switch(machine, on, request.progress, note, pxe=request.pxe, still=still))
 
 
 async def _machine(
@@ -223,9 +229,14 @@ def _provisioned(step: Step) -> Provisioned:
 
 async def _fence(site: Site, machine: Machine, request: NodeRequest, note: Note) -> Provisioned:
     """Power off a silent node, unless its lease is renewed again, and mark its object."""
-    if request.progress.sent is None and await _renewal(site, request.node) != request.renewed:
-        return Provisioned(result=Result.WITHDRAWN, said="its lease is renewed again", reached=True)
-    step = await switch(machine, False, request.progress, note)
+
+    async def silent() -> tuple[Result, str] | None:
+        renewed = await _renewal(site, request.node) != request.renewed
+        return (Result.WITHDRAWN, "its lease is renewed again") if renewed else None
+
+    if request.progress.sent is None and (heard := await silent()) is not None:
+        return Provisioned(result=heard[0], said=heard[1], reached=True)
+    step = await switch(machine, False, request.progress, note, still=silent)
     if step.result is not Result.DONE:
         return _provisioned(step)
     at = datetime.now(UTC)

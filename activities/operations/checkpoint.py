@@ -15,7 +15,6 @@ from temporalio import activity
 from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState, pod_facts
 from holdfast.activities.kube.client import Object, Unreachable
-from holdfast.activities.kube.each import each
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of, request_target
 from holdfast.activities.site.deadline import Deadline
@@ -47,14 +46,14 @@ async def checkpoint(site: Site, given: CheckpointInput) -> Checkpointed:
     """
     site.check(given.target)
     clock = asyncio.get_running_loop().time
-    begun, deadline = clock(), _deadline(given)
+    begun, deadline, seen = clock(), _deadline(given), dict[str, Standing]()
     finished: float | None = None
     async with as_retryable_errors(), Pulse() as pulse, asker_of(site, given) as asker:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
         while True:
             late = deadline.left(clock()) <= 0
             try:
-                answers = await _round(site, given, asker, pulse)
+                answers = await _round(site, given, asker, pulse, seen)
                 finished = None if answers.running else finished or clock()
                 settling = finished is not None and bool(answers.finished) and clock() - finished < _SETTLE
                 if late or (is_over(answers, given.running, given.finished, given.members) and not settling):
@@ -73,14 +72,24 @@ def _deadline(given: CheckpointInput) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time())
 
 
-async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse) -> Answers:
-    """List the attempt's pods, ask the running ones, and return their answers."""
+async def _round(
+    site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse, seen: dict[str, Standing]
+) -> Answers:
+    """List the attempt's pods, ask the running ones, and return their answers.
+
+    `seen` has the last standing of each pod that ran in a round, by uid. One that is gone unsaved is lost, also if
+    another pod runs in its place by now.
+    """
     pods = await _pods(site, given)
     running = [(pod, facts) for pod, facts in pods if facts.state is PodState.RUNNING]
-    said = await each([pod for pod, _ in running], asker.ask)
+    said = await asker.ask_all([pod for pod, _ in running])
     answers = summed([(facts, answer) for (_, facts), answer in zip(running, said, strict=True)])
+    seen |= {facts.uid: answer.standing for (_, facts), answer in zip(running, said, strict=True)}
+    there = {facts.uid for _, facts in pods if facts.state in {PodState.RUNNING, PodState.SUCCEEDED}}
+    gone = sum(uid not in there and standing is not Standing.DONE for uid, standing in seen.items())
     finished = sum(facts.state is PodState.SUCCEEDED for _, facts in pods)
-    answers = answers.model_copy(update={"finished": finished})
+    # A member that leaves an elastic gang is none of its round any more.
+    answers = answers.model_copy(update={"finished": finished, "gone": 0 if given.members else gone})
     savers = min(answers.running, given.members) if given.members else answers.running
     pulse.say(
         f"asking pods to save their state: {answers.done} of {savers} have",
@@ -128,7 +137,7 @@ class Following:
         self._finished |= {facts.uid for _, facts in pods if facts.state is PodState.SUCCEEDED}
         going = [(pod, facts) for pod, facts in pods if facts.state in {PodState.RUNNING, PodState.TERMINATING}]
         left = [(pod, facts) for pod, facts in going if self._standing(facts) is not Standing.DONE]
-        said = await each([pod for pod, _ in left], asker.ask)
+        said = await asker.ask_all([pod for pod, _ in left])
         self._said |= {facts.uid: (facts, answer) for (_, facts), answer in zip(left, said, strict=True)}
 
     def _standing(self, facts: PodFacts) -> Standing:

@@ -272,7 +272,6 @@ class _Graceful:
 
     async def round(self, owners: Sequence[Object] | None = None) -> Remains | None:
         """Delete the owner; look in full once it is gone, and now and then before that, to report what is left."""
-        await self._following.look()
         await self._learn_between()
         owners = owners if owners is not None else await attempts_of(self._site, self._given.target)
         owner = owner_among(owners, self._given)
@@ -281,6 +280,7 @@ class _Graceful:
             self.evidence = await take_evidence(self._site, self._given, untouched=untouched)
             self._looked_for_evidence = True
         if owner is None:
+            await self._following.look()
             await self._give_way()
             remains = await find_remains(self._site, self._given)
             owner = remains.owner
@@ -289,6 +289,7 @@ class _Graceful:
                 return replace(remains, refused=self.refused)
         since = owner["metadata"].get("deletionTimestamp")
         await _delete_owners(self._site, self._given, owner, self.refused)
+        await self._following.look()  # Asking may take its time, and a walltime is over.
         now = asyncio.get_running_loop().time()
         await self._give_way()
         if owner["metadata"]["uid"] not in self.refused:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -14,6 +15,7 @@ import aiohttp
 from holdfast import names
 from holdfast.activities.facts.pod_address import own_address
 from holdfast.activities.kube.client import REFUSED, Conflict, NotFound, Object
+from holdfast.activities.kube.each import each
 from holdfast.activities.kube.http import body_of
 from holdfast.activities.kube.raw import mapping, one_line
 from holdfast.activities.site.site import Site, user_of
@@ -23,6 +25,11 @@ from holdfast.model.spec.checkpoint import URI_MAXIMUM
 
 ANSWER_SECONDS = 5.0
 """Seconds that an endpoint has for one response. For a longer save it answers InProgress, and is asked again."""
+ROUND_SECONDS = 10.0
+"""Seconds in which all endpoints are asked once: with many of them, each has less time for its response."""
+_LEAST_SECONDS = 0.5
+_AT_ONCE: Final = 128
+"""How many endpoints of one workload are asked at the same time."""
 ANSWER_BYTES = 16 * 1024
 _MESSAGE_MAXIMUM = 120
 
@@ -57,6 +64,14 @@ class Asker(Protocol):
 
     async def ask(self, pod: Object) -> Answer:
         """Ask the pod, of which `request_target` suffices, unless it has been asked, and return its answer so far.
+
+        Raises:
+            Unreachable: if the API server does not answer.
+        """
+        ...
+
+    async def ask_all(self, pods: Sequence[Object]) -> list[Answer]:
+        """Ask all these pods once, and return their answers so far, in their order.
 
         Raises:
             Unreachable: if the API server does not answer.
@@ -166,6 +181,9 @@ class _Annotations:
     async def __aexit__(self, *_: object) -> None:
         return
 
+    async def ask_all(self, pods: Sequence[Object]) -> list[Answer]:
+        return await each(pods, self.ask)
+
     async def ask(self, pod: Object) -> Answer:
         there = mapping(mapping(pod["metadata"]).get("annotations"))
         wanted, number, uid = _request(self._given), str(self._given.number), str(pod["metadata"]["uid"])
@@ -216,11 +234,11 @@ class _Endpoints:
         self._answers: dict[str, Answer] = {}
         """The final answers, by pod uid."""
         self._session: aiohttp.ClientSession | None = None
+        self._seconds = ANSWER_SECONDS
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
-            connector=aiohttp.TCPConnector(limit=64, force_close=True),
+            connector=aiohttp.TCPConnector(limit=_AT_ONCE, force_close=True),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
         )
@@ -229,6 +247,11 @@ class _Endpoints:
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
+
+    async def ask_all(self, pods: Sequence[Object]) -> list[Answer]:
+        turns = math.ceil(len(pods) / _AT_ONCE)
+        self._seconds = min(ANSWER_SECONDS, max(_LEAST_SECONDS, ROUND_SECONDS / max(turns, 1)))
+        return await each(pods, self.ask, _AT_ONCE)
 
     async def ask(self, pod: Object) -> Answer:
         uid = str(pod["metadata"]["uid"])
@@ -247,8 +270,9 @@ class _Endpoints:
         assert session is not None
         url = f"http://{where}:{checkpoint.port}{checkpoint.path}"
         body = {**_request(self._given), "request": self._given.number, "attempt": self._given.attempt}
+        seconds = aiohttp.ClientTimeout(total=self._seconds)
         try:
-            async with session.post(url, json=body, allow_redirects=False) as response:
+            async with session.post(url, json=body, allow_redirects=False, timeout=seconds) as response:
                 if response.status not in {200, 202}:
                     return _not_understood(f"its endpoint answers {response.status}")
                 text = await body_of(response, ANSWER_BYTES + 1)

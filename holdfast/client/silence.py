@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -96,6 +96,21 @@ async def silence_of(
     within, told = format_duration(waited), found.sentence(datetime.now(UTC))
     why = f"no worker answered within {within} ({told}): it has just ended, or is overloaded"
     return Silence(why=why, since=found.last, remedy=f"`holdfast doctor` knows in a minute; if it has ended, {begin}")
+
+
+async def unserved(client: Client, workflow_id: str, role: str = "workflows") -> Silence | None:
+    """Return why a running workflow stands still, and since when; None if a worker polls for it, or it has ended.
+
+    A worker need not answer: what was just begun or asked for is only waited for by others.
+
+    Raises:
+        RPCError: if Temporal does not answer, or knows no such workflow.
+    """
+    description = await client.get_workflow_handle(workflow_id).describe()
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        return None
+    served = (await polled(client, description.task_queue or names.QUEUE_WORKFLOWS)).served
+    return None if served else await silence_of(client, description, role)
 
 
 async def _undecodable(client: Client, description: WorkflowExecutionDescription) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import formats
 from holdfast.cli.cluster.front_door import applied, deciders, kueue, longest_reset, stranded
-from holdfast.model import Timings
+from holdfast.model import Checkpoint, Timings
 from holdfast.profiles.appwrapper import POLICY
 
 ROW = pytest.mark.row
@@ -42,7 +42,7 @@ def test_F9_kueues_recovery_is_compared_with_the_longest_reset(
     waits: dict[str, Any] | None, *, warns: bool, says: str
 ) -> None:
     config = {"apiVersion": VERSION, "integrations": INTEGRATIONS, "waitForPodsReady": waits}
-    _, recovery = kueue(config, {"the defaults": POLICY}, APPWRAPPERS)
+    _, recovery = kueue(config, {"the defaults": longest_reset(POLICY)}, APPWRAPPERS)
     assert (recovery.good, recovery.warns) == (True, warns)
     assert says in recovery.found
 
@@ -52,13 +52,25 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
     timings = Timings(**{**POLICY.timings.model_dump(by_alias=False), "warmup_grace_period": timedelta(hours=1)})
     slow = POLICY.model_copy(update={"timings": timings})
     assert longest_reset(slow) == timedelta(hours=1, minutes=13, seconds=30)
-    policies = {"the defaults": POLICY, "team/slow": slow}
-    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, policies, APPWRAPPERS)
+    resets = {"the defaults": longest_reset(POLICY), "team/slow": longest_reset(slow)}
+    _, recovery = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, resets, APPWRAPPERS)
     assert "a reset of team/slow may take 1h13m30s" in recovery.found
-    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, policies, APPWRAPPERS)
+    (_,) = kueue({"apiVersion": VERSION, "waitForPodsReady": {"enable": False}}, resets, APPWRAPPERS)
     for unread in ({"apiVersion": VERSION, "waitForPodsReady": {"timeout": "soon"}}, {"apiVersion": "x/v1beta1"}):
-        _, recovery = kueue(unread, policies, APPWRAPPERS)
+        _, recovery = kueue(unread, resets, APPWRAPPERS)
         assert recovery.unknown
+
+
+@ROW("F9", level="pure")
+def test_F9_the_longest_pause_of_a_rule_and_a_checkpoint_are_part_of_a_reset() -> None:
+    usual, hours = longest_reset(POLICY), timedelta(hours=3)
+    paused = [
+        rule.model_copy(update={"action": rule.action.model_copy(update={"pause": hours})}) for rule in POLICY.rules
+    ]
+    rules = POLICY.model_copy(update={"rules": tuple(paused)})
+    assert longest_reset(rules) == usual + hours - POLICY.timings.retry_pause_period
+    saves = Checkpoint(timeout=timedelta(hours=1), extension=timedelta(minutes=5))
+    assert longest_reset(POLICY, saves) == usual + timedelta(hours=1, minutes=5)
 
 
 @ROW("F6", level="pure")
@@ -66,11 +78,11 @@ def test_F9_the_worst_of_those_that_live_is_named_and_what_cannot_be_read_is_not
 @pytest.mark.parametrize("left_out", ["frameworks", "externalFrameworks", ""])
 def test_F6_what_kueue_lacks_to_tell_an_attempt_is_named(left_out: str, *, queued: bool) -> None:
     integrations: dict[str, Any] = {name: those for name, those in INTEGRATIONS.items() if name != left_out}
-    told, _ = kueue({"integrations": integrations}, {"the defaults": POLICY}, dict.fromkeys(APPWRAPPERS, queued))
+    told, _ = kueue({"integrations": integrations}, {"the defaults": longest_reset(POLICY)}, dict.fromkeys(APPWRAPPERS, queued))
     assert told.good is (not left_out or not queued), "it matters once an AppWrapper names a queue"
     assert told.warns is (bool(left_out) and not queued)
     assert left_out in told.found
-    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": POLICY}, APPWRAPPERS)
+    odd, *_ = kueue({"integrations": {"frameworks": 5}}, {"the defaults": longest_reset(POLICY)}, APPWRAPPERS)
     assert not odd.good
 
 
@@ -124,7 +136,7 @@ def test_F19_doctor_says_who_decides_when_a_workload_runs(namespaces: Iterable[s
 @ROW("F16", level="pure")
 def test_F16_each_kind_that_kueue_is_to_admit_is_named_where_its_configuration_lacks_it() -> None:
     both = {**APPWRAPPERS, "jobset.x-k8s.io/jobset": False}
-    told, _ = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": POLICY}, both)
+    told, _ = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": longest_reset(POLICY)}, both)
     assert (told.good, told.warns) == (True, True), "no JobSet names a queue"
     assert "frameworks: [jobset.x-k8s.io/jobset]" in told.found
 

@@ -55,6 +55,8 @@ from holdfast.workflows.start import keywords
 
 _ANSWER: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 8
+_CUT_OFF: Final = frozenset({WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT})
+"""How a workflow closes that has not removed its workload."""
 """Workloads that are queried at the same time."""
 _SKEW: Final = timedelta(minutes=5)
 """How far the clock of a graph's submitter may be ahead of the server's."""
@@ -205,7 +207,8 @@ async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
         if graph.submitted_at is not None and latest.start_time < graph.submitted_at - _SKEW:
             return None  # It belonged to an earlier graph of this name.
         status = parsed(Status, memo.get(names.MEMO_STATUS))
-        return found_closed(uid, status, failed=latest.status is WorkflowExecutionStatus.FAILED)
+        failed = latest.status is WorkflowExecutionStatus.FAILED
+        return found_closed(uid, status, failed=failed, cut_off=latest.status in _CUT_OFF)
     handle: Any = client.get_workflow_handle(place)
     try:
         status = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_ANSWER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -118,6 +119,8 @@ class _Serving:
         self._owner, self._given = owner, given
         self._handle: WorkflowHandle[Any, Any] = owner.client.get_workflow_handle(given.workflow_id)
         self._generation = 0
+        self._roles = set[str]()
+        """The roles that metrics tell of."""
         self._asked = False
         self._polled = 0.0
         self._moved: tuple[str, int] | None = None
@@ -258,6 +261,7 @@ class _Serving:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
                 raise Stale from error
             # The update may have been processed all the same; it is sent again, and twice has the effect of once.
+            hub.news.unsure(batch)
             self._owner.metrics.gang_updates.labels("failed").inc()
             Log.warning("the rendezvous was not told: tried again", why=str(error) or type(error).__name__)
             await asyncio.sleep(PAUSE)
@@ -346,6 +350,10 @@ class _Serving:
     def _show(self, hub: GangHub) -> None:
         name, metrics = (self._given.namespace, self._given.workload), self._owner.metrics
         metrics.gang_members.labels(*name).set(len(hub.present()))
+        gone, self._roles = self._roles - hub.orders.roles.keys(), set(hub.orders.roles)
+        for role, gauge in itertools.product(gone, (metrics.gang_remaining, metrics.gang_flakiness)):
+            with suppress(KeyError):
+                gauge.remove(*name, role)
         for role, figures in hub.orders.roles.items():
             metrics.gang_remaining.labels(*name, role).set(figures.remaining_restarts)
             metrics.gang_flakiness.labels(*name, role).set(figures.flakiness)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.queue import Queue, QueueNews, QueueState, QueueStatus
     from holdfast.policy.entities import queue as policy
     from holdfast.policy.entities.queue_outbox import carried_over, taken_over
+    from holdfast.workflows import patches
     from holdfast.workflows.entity import WORDS_MAXIMUM, Entity, Message, Outbox, read, refuse_memory, start
 
 HEARD_MAXIMUM: Final = WORDS_MAXIMUM
@@ -126,6 +128,8 @@ class QueueWorkflow(Entity):
                 self._outbox.put([policy.Order(news.workload, answer)])
         for order, lost in self._outbox.ended():
             if lost:
+                if order.about is not None and not workflow.patched(patches.ABOUT):
+                    order = replace(order, about=None)
                 state = policy.gone(state, order)
         self._timer.take()
         given, self._given = self._given, None

@@ -38,6 +38,8 @@ class Meetings:
         self._scale: tuple[int, Gang, str, workflow.ActivityHandle[Scaled]] | None = None
         self._broken_off = continued
         """Whether a resize of this attempt was cancelled: its changes are undone if the next resize is refused."""
+        self._breaking = False
+        """Whether the resize under way was cancelled."""
 
     def woken(self) -> bool:
         """Whether a call has ended whose result is not taken in yet."""
@@ -61,7 +63,7 @@ class Meetings:
             self._part = None
         if self._scale is not None and self._scale[-1].done():
             number, gang, members, handle = self._scale
-            self._scale = None
+            self._scale, self._breaking = None, False
             found += self._resized(number, gang, members, handle)
         return found
 
@@ -79,8 +81,9 @@ class Meetings:
             self._part = (attempt.number, asyncio.create_task(self._parted(spec, state, attempt, uid)))
         attempt = resizing(spec, state)
         if self._scale is not None and (attempt is None or self._scale[1] != spec.gang):
-            self._scale[-1].cancel()
-            self._broken_off = True
+            if not (state.shows_waits and self._breaking):  # Once: the next one waits until this one has ended.
+                self._scale[-1].cancel()
+            self._broken_off = self._breaking = True
         elif attempt is not None and self._scale is None:
             assert spec.members is not None
             handle = self._scaled(spec, state, attempt, spec.gang, uid)
@@ -150,12 +153,23 @@ class Meetings:
             _SCALE_LIMIT,
             HEARTBEAT,
             f"resizing attempt {attempt.number}: {size_of(gang)}",
+            # Two at once would undo each other. In a run of an earlier release the next one does not wait.
+            waits=state.shows_waits,
         )
 
     @staticmethod
     def _act(
-        name: str, given: Any, result: Any, queue: str, limit: timedelta, beat: timedelta | None, summary: str
+        name: str,
+        given: Any,
+        result: Any,
+        queue: str,
+        limit: timedelta,
+        beat: timedelta | None,
+        summary: str,
+        *,
+        waits: bool = False,
     ) -> Any:
+        cancelled = ActivityCancellationType
         return workflow.start_activity(
             name,
             given,
@@ -164,7 +178,7 @@ class Meetings:
             start_to_close_timeout=limit,
             heartbeat_timeout=beat,
             retry_policy=RETRY,
-            cancellation_type=ActivityCancellationType.TRY_CANCEL,
+            cancellation_type=cancelled.WAIT_CANCELLATION_COMPLETED if waits else cancelled.TRY_CANCEL,
             summary=summary,
         )
 

@@ -17,7 +17,7 @@ from holdfast.deploy import FOLDER, POLICIES, door_files
 from holdfast.errors import DocumentWarning, HoldfastError
 from holdfast.formats.condition import life_in
 from holdfast.formats.published import LABEL_QUEUE
-from holdfast.model import Policy, format_duration, parse_duration
+from holdfast.model import ActionKind, Checkpoint, Policy, format_duration, parse_duration
 from holdfast.profiles.appwrapper import POLICY
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def front_door(kube: Kube) -> AsyncIterator[Check]:
         for form in forms
         if form.framework and (form.kind in used or _brings_kind(form))
     }
-    for check in kueue(mapping(document), {"the defaults": POLICY, **dict(_policies(living))}, queued):
+    for check in kueue(mapping(document), {"the defaults": longest_reset(POLICY), **dict(_resets(living))}, queued):
         yield check
     try:
         workloads = (await kube.list(*_WORKLOAD))["items"]
@@ -172,12 +172,12 @@ def _brings_kind(form: Resource) -> bool:
     return (FOLDER / form.folder / "crd.yaml").exists()
 
 
-def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], queued: Mapping[str, bool]) -> Iterator[Check]:
+def kueue(config: Mapping[str, Any], resets: Mapping[str, timedelta], queued: Mapping[str, bool]) -> Iterator[Check]:
     """Compare Kueue's configuration with what Holdfast's workloads need of it (rows F6, F9).
 
     Args:
         config: Kueue's configuration document.
-        policies: the policies of active workloads, by name.
+        resets: the longest resets of active workloads, by name.
         queued: by the name under which Kueue lists a kind: whether one of its active workloads names a queue of Kueue.
     """
     integrations = mapping(config.get("integrations"))
@@ -211,7 +211,7 @@ def kueue(config: Mapping[str, Any], policies: Mapping[str, Policy], queued: Map
     except ValueError as error:
         yield not_known("kueue recovery", f"waitForPodsReady: {error}")
         return
-    longest, name = max((longest_reset(policy), name) for name, policy in policies.items())
+    longest, name = max((span, name) for name, span in resets.items())
     takes = f"a reset of {name} may take {format_duration(longest)}"
     spans = f"Kueue evicts what is not ready again within {format_duration(recovery)}"
     if not recovery:
@@ -260,14 +260,18 @@ def _since(resource: Mapping[str, Any], condition: str, status: str) -> datetime
     return None
 
 
-def longest_reset(policy: Policy) -> timedelta:
+def longest_reset(policy: Policy, checkpoint: Checkpoint | None = None) -> timedelta:
     """Return the longest time that a workload may be without ready pods in a reset, if each grace period runs out.
 
-    A custom resource makes no checkpoint, and its only pause is the retry pause.
+    That counts the longest pause, a rule's or the retry pause, and a checkpoint before it, if the workload makes any.
     """
     waits = policy.timings
-    removal = waits.failure_grace_period + waits.forceful_deletion_grace_period
-    return removal + waits.retry_pause_period + waits.admission_grace_period + waits.warmup_grace_period
+    actions = [policy.default, *(rule.action for rule in policy.rules)]
+    pauses = [one.pause for one in actions if one.kind is ActionKind.RESTART and one.pause is not None]
+    saves = checkpoint.timeout + checkpoint.extension if checkpoint is not None else timedelta()
+    removal = waits.failure_grace_period + saves + waits.forceful_deletion_grace_period
+    pause = max([waits.retry_pause_period, *pauses])
+    return removal + pause + waits.admission_grace_period + waits.warmup_grace_period
 
 
 def _is_ours(resource: Mapping[str, Any]) -> bool:
@@ -280,8 +284,8 @@ def _manager(resource: Mapping[str, Any]) -> str:
     return str(mapping(resource.get("spec")).get("managedBy") or "")
 
 
-def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy]]:
-    """Yield the policies of workloads by name; skip resources that cannot run."""
+def _resets(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, timedelta]]:
+    """Yield the longest resets of workloads by name; skip resources that cannot run."""
     from holdfast import formats
 
     with warnings.catch_warnings():
@@ -291,7 +295,7 @@ def _policies(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Policy
                 workload = formats.asking(one, cluster="cluster")
             except (HoldfastError, KeyError, TypeError):
                 continue
-            yield f"{workload.namespace}/{workload.name}", workload.policy
+            yield f"{workload.namespace}/{workload.name}", longest_reset(workload.policy, workload.checkpoint)
 
 
 def _texts(value: Any) -> list[str]:

@@ -68,12 +68,10 @@ def ask_each(
     """
 
     async def go() -> list[Answer[T]]:
-        at_once = asyncio.Semaphore(_AT_ONCE)
+        at_once, warning = asyncio.Semaphore(_AT_ONCE), _Warning(then)
         async with session(place) as holdfast:
 
             async def one(target: Chosen) -> Answer[T]:
-                # All wait for the same workers: checking one of them is enough.
-                warning = then if target == named[0] else ""
                 answer: Answer[T]
                 try:
                     value = await _asked(holdfast, target, ask, at_once, warning, (uids or {}).get(target, ""))
@@ -89,12 +87,30 @@ def ask_each(
     return asyncio.run(go())
 
 
+class _Warning:
+    """The warning that no worker answers, given once: all wait for the same workers."""
+
+    def __init__(self, then: str) -> None:
+        self._then = then
+
+    async def of(self, run: Run) -> str:
+        """Return it for the first workload that has not ended; empty for all others."""
+        if not self._then:
+            return ""
+        try:
+            ended = (await run.recorded()).closed
+        except HoldfastError:
+            return ""
+        then, self._then = ("", self._then) if ended else (self._then, "")
+        return then
+
+
 async def _asked(
     holdfast: Holdfast,
     target: Chosen,
     ask: Callable[[Run], Awaitable[T]],
     at_once: asyncio.Semaphore,
-    warning: str,
+    warning: _Warning,
     uid: str,
 ) -> T:
     taken = asyncio.Event()
@@ -103,7 +119,8 @@ async def _asked(
         name = target.name if "/" in target.name or not uid else f"appwrapper/{target.name}"
         run = await holdfast.get(name, target.namespace)
         run = replace(run, uid=uid or run.uid, taken=taken.set)
-        work = asyncio.ensure_future(attended(run, ask(run), warning) if warning else ask(run))
+        then = await warning.of(run)
+        work = asyncio.ensure_future(attended(run, ask(run), then) if then else ask(run))
         heard = asyncio.ensure_future(taken.wait())
         await asyncio.wait({work, heard}, return_when=asyncio.FIRST_COMPLETED)
         heard.cancel()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import typer
 
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.client import Run
     from holdfast.client.silence import Silence
 
 T = TypeVar("T")
@@ -40,11 +39,19 @@ def warn(silence: Silence, then: str) -> None:
     typer.secho(f"stale      {lines}", err=True, fg=typer.colors.YELLOW)
 
 
-async def attended(run: Run, work: Awaitable[T], then: str) -> T:
-    """Await work on a workload. Warn once, within 5 s, if no worker answers for it, and once when one answers again.
+class Attended(Protocol):
+    """A workload, a graph, a queue or a broker: what a worker runs."""
+
+    async def silence(self) -> Silence | None:
+        """Return why no worker answers for it, and since when; None if one does."""
+        ...
+
+
+async def attended(run: Attended, work: Awaitable[T], then: str) -> T:
+    """Await work. Warn once, within 5 s, if no worker answers for what it is on, and once when one answers again.
 
     Args:
-        run: the workload.
+        run: what the work is on.
         work: the work to await.
         then: what happens once a worker answers.
     """
@@ -61,7 +68,7 @@ async def attended(run: Run, work: Awaitable[T], then: str) -> T:
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _listen(run: Run, then: str, told: asyncio.Event) -> None:
+async def _listen(run: Attended, then: str, told: asyncio.Event) -> None:
     silent = False
     while True:
         # If the query itself fails, the command reports the error.

@@ -10,6 +10,7 @@ import typer
 
 from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import document, emit
+from holdfast.cli.common.silence import ASKED, attended
 
 if TYPE_CHECKING:
     from holdfast.model.entities.broker import BrokerStatus
@@ -91,7 +92,8 @@ def stop(
 
     async def go() -> None:
         async with session(place) as holdfast:
-            await holdfast.broker().cancel(reason)
+            run = holdfast.broker()
+            await attended(run, run.cancel(reason), ASKED)
 
     asyncio.run(go())
     typer.echo("the broker requests no more checkpoints; those under way go on")

@@ -11,6 +11,7 @@ import typer
 from holdfast.cli.common import complete
 from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import document, emit
+from holdfast.cli.common.silence import ASKED, BEGUN, attended
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast
@@ -47,6 +48,8 @@ def apply(
         async with session(place) as holdfast:
             for one in queues:
                 runs.append(await holdfast.apply_queue(one))
+            for run in runs[:1]:  # One is enough: all wait for the same workers.
+                await attended(run, asyncio.sleep(0), BEGUN)
 
     try:
         asyncio.run(go())
@@ -128,7 +131,8 @@ def delete(
 
     async def go() -> None:
         async with session(place) as holdfast:
-            await holdfast.queue(name).cancel(reason)
+            run = holdfast.queue(name)
+            await attended(run, run.cancel(reason), ASKED)
 
     asyncio.run(go())
     typer.echo(f"queue {name} admits no more workloads, and ends once it is empty; `holdfast queue apply` undoes this")

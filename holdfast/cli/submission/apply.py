@@ -24,6 +24,7 @@ from holdfast.cli.common.options import (
 )
 from holdfast.cli.common.output import say
 from holdfast.cli.common.several import Answer, emit_all, leave, say_error
+from holdfast.cli.common.silence import BEGUN, ONLY_BY_A_WORKER, attended
 from holdfast.cli.submission.files import Files, Set, overrides, read_all
 from holdfast.cli.submission.namespace_check import refuse_closed
 from holdfast.cli.submission.plan import agree
@@ -96,6 +97,10 @@ def apply(
                     answer = Answer(named, None, error)
                 answers.append(answer)
                 _say(answer, output, dry_run=dry_run)
+            for one in new[:1] if not dry_run else ():  # One is enough: all wait for the same workers.
+                run = await _find(holdfast, one)
+                if run is not None:
+                    await attended(run, asyncio.sleep(0), BEGUN)
             return answers
 
     answers = asyncio.run(go())
@@ -135,7 +140,9 @@ async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: 
         )
     if found.fixed:
         raise HoldfastError(refusal(where, found))
-    again = found.again if dry_run else await _change(run, found, reason)
+    if dry_run:
+        return Applied(named, "changed", found.differences, found.again)
+    again = await attended(run, _change(run, found, reason), ONLY_BY_A_WORKER)
     return Applied(named, "changed", found.differences, again)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand
@@ -34,6 +34,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Run
+    from holdfast.client.entities.graph import GraphRun
     from holdfast.formats.graph import GraphDocument
     from holdfast.model import Workload
 
@@ -99,15 +100,14 @@ def submit(
     async def go() -> bool:
         async with session(place) as holdfast:
             await refuse_closed(holdfast, everything, kubeconfig, context)
-            runs = await _begin(holdfast, graphs, workloads, again, output)
-            if runs and not watch:
-                # Check one run only: all wait for the same workers.
-                await attended(runs[0], asyncio.sleep(0), BEGUN)
+            begun = await _begin(holdfast, graphs, workloads, again, output)
             if not watch:
+                for one in begun[-1:]:  # One is enough: all wait for the same workers.
+                    await attended(one, asyncio.sleep(0), BEGUN)
                 return True
             from holdfast.cli.workloads.watch import follow_all
 
-            return await follow_all(runs, output, timeout)
+            return await follow_all(cast("list[Run]", begun), output, timeout)  # Graphs are not watched.
 
     if not asyncio.run(go()):
         raise typer.Exit(1)
@@ -115,13 +115,13 @@ def submit(
 
 async def _begin(
     holdfast: Holdfast, graphs: list[GraphDocument], workloads: list[Workload], again: bool, output: Output
-) -> list[Run]:
+) -> list[Run | GraphRun]:
     """Begin all, and print each as it begins; on an error, print what was begun and what was not (row D60).
 
     As JSON and YAML, everything that was begun is one document, even on an error.
     """
     documents: list[dict[str, str]] = []
-    runs: list[Run] = []
+    runs: list[Run | GraphRun] = []
     named = [f"graph {one.graph.namespace}/{one.graph.name}" for one in graphs]
     named += [f"{one.namespace}/{one.name}" for one in workloads]
 
@@ -133,6 +133,7 @@ async def _begin(
     try:
         for one in graphs:
             graph = await holdfast.submit_graph(one.graph, one.workloads, again=again)
+            runs.append(graph)
             told({"workflowId": graph.workflow_id, "name": graph.name}, f"graph {graph.name}  {graph.workflow_id}")
         for workload in workloads:
             run = await holdfast.submit(workload, again=again)

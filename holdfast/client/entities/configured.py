@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.silence import BUSY_TIMEOUT, answer_of, unanswered
+from holdfast.client.silence import BUSY_TIMEOUT, Silence, answer_of, unanswered, unserved
 from holdfast.errors import HoldfastError
 from holdfast.model.entities.document import EntityDocument
 from holdfast.workflows.start import keywords
@@ -75,6 +75,18 @@ class Configured(Generic[Given, Told]):
         except RPCError as error:
             raise self._explained(error) from error
         return self._read(found)
+
+    async def silence(self) -> Silence | None:
+        """Return why no worker runs it, and since when; None if one polls, or it has ended (row D36).
+
+        Raises:
+            HoldfastError: if none of this name exists.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            return await unserved(self.client, self.workflow_id)
+        except RPCError as error:
+            raise self._explained(error) from error
 
     async def configure(self, given: Given) -> Told:
         """Change its configuration from now on.

@@ -22,7 +22,7 @@ from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.found import check_own
 from holdfast.client.patience import Patience
-from holdfast.client.silence import answer_of, unanswered
+from holdfast.client.silence import Silence, answer_of, unanswered, unserved
 from holdfast.client.submission import begin, in_the_way, make_way
 from holdfast.errors import AlreadyEnded, HoldfastError, SpecConflict
 from holdfast.model import Workload
@@ -67,6 +67,18 @@ class GraphRun:
         except RPCError as error:
             raise explained(error, self.place) from error
         return self._own(GraphStatus.model_validate(found))
+
+    async def silence(self) -> Silence | None:
+        """Return why no worker runs it, and since when; None if one polls, or it has ended (row D36).
+
+        Raises:
+            HoldfastError: if no graph of this name exists.
+            NotReachable: if Temporal does not answer.
+        """
+        try:
+            return await unserved(self.client, self.workflow_id)
+        except RPCError as error:
+            raise explained(error, self.place) from error
 
     async def cancel(self, reason: str = "") -> None:
         """End all workloads that have not ended: waiting ones never begin, running ones are removed.

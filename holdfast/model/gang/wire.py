@@ -54,6 +54,10 @@ class MemberState(StrEnum):
     """The agent cannot tell. Nothing is done, and nothing is charged (row T12)."""
 
 
+ROUND_MAXIMUM: Final = 2**53
+"""The highest number of a round or of a directive that is read: a pod may claim any."""
+
+
 class WorkerFailure(Payload):
     """How one worker failed."""
 
@@ -110,7 +114,7 @@ class Report(Payload):
     """The state of a member's workers."""
 
     state: MemberState
-    round: Annotated[int, Field(ge=0)] = 0
+    round: Annotated[int, Field(ge=0, le=ROUND_MAXIMUM)] = 0
     """The round for which they were started; 0: none yet. A report about a past round changes nothing."""
     failures: Annotated[tuple[WorkerFailure, ...], Field(max_length=FAILURES_MAXIMUM)] = ()
     """Only with FAILED; the earliest first."""
@@ -140,7 +144,7 @@ class Announcement(Payload):
     report: Report
     sent: Time | None = None
     """When it was posted, by the agent's clock: with it the hub corrects the times of failures (row D43)."""
-    seen: Annotated[int, Field(ge=0)] = 0
+    seen: Annotated[int, Field(ge=0, le=ROUND_MAXIMUM)] = 0
     """The revision of the last directive it has acted on; 0: none."""
     wait: Annotated[Duration, Field(le=WAIT_MAXIMUM)] = timedelta(0)
     """How long the answer may be held until there is a directive of another revision; 0s: it is sent at once."""

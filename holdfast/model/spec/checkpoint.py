@@ -93,6 +93,8 @@ class Answers(Payload):
     """Pods that report that they cannot save, or that failed."""
     finished: int = 0
     """Pods that have succeeded: they have nothing to save."""
+    gone: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """Pods that were asked, and are gone without having saved, whatever runs in their place."""
     uri: str = ""
     """The place that the saved pods name, if they agree."""
     disagree: bool = False

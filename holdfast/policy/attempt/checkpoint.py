@@ -93,7 +93,7 @@ def _finished(spec: Workload, state: State) -> int:
 
 def lost(answers: Answers, running: int, finished: int) -> int:
     """Return how many of the pods that ran at the request are gone, and have neither saved nor succeeded."""
-    return max(0, running + finished - answers.running - answers.finished)
+    return max(answers.gone, running + finished - answers.running - answers.finished)
 
 
 def is_of_earlier(state: State, end: object) -> bool:

@@ -29,6 +29,7 @@ from holdfast.policy.attempt.success import judged
 from holdfast.policy.failures.avoided_nodes import heeded
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.first_cause import died, with_death
+from holdfast.policy.failures.told import is_decided
 from holdfast.policy.values.edit import edit
 
 LIVE = frozenset({Stage.PLANNED, Stage.PREPARED, Stage.SUBMITTED})
@@ -303,7 +304,7 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if seen is not None and timings(state).launch_grace_period is not None:
         counted += seen.stuck
     found = [one for one in counted if one.component not in replaced or stays(spec, attempt, one)]
-    if attempt.told is not None:
+    if attempt.told is not None and is_decided(state):
         found += heeded(state.policy, attempt, (attempt.told,))
     for one in awaited(spec, state, seen):
         for reason, count, until in (

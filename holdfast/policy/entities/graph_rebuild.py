@@ -43,7 +43,7 @@ class Found:
 
 def found_open(status: Status) -> Found:
     """Return a workload whose workflow is open, from its own status."""
-    holds = any(each.type is ConditionType.QUOTA_RESERVED and each.status for each in status.conditions)
+    holds = _holds(status)
     outcome = status.phase if status.phase.ended else None
     # The status of a workload suspended before it began does not show whether it waits: its graph decides again.
     waits = status.attempt == 0 and (status.reason is Reason.BLOCKED or status.phase is Phase.SUSPENDED)
@@ -51,12 +51,21 @@ def found_open(status: Status) -> Found:
     return Found(status.uid, outcome, admitted=not waits, released=released, why=_why(status))
 
 
-def found_closed(uid: str, status: Status | None, *, failed: bool) -> Found:
-    """Return a workload whose workflow is closed, with its outcome from the last status that it recorded."""
+def found_closed(uid: str, status: Status | None, *, failed: bool, cut_off: bool = False) -> Found:
+    """Return a workload whose workflow is closed, with its outcome from the last status that it recorded.
+
+    `cut_off`: somebody ended the workflow alone. Unless its status says otherwise, pods of it may live (record 0033).
+    """
     outcome = status.phase if status is not None and status.phase.ended else None
+    released = not cut_off or (status is not None and outcome is not None and not _holds(status))
     if outcome is None:
         outcome = Phase.FAILED if failed else Phase.CANCELLED
-    return Found(uid, outcome, admitted=True, released=True, why=_why(status) if status is not None else "")
+    return Found(uid, outcome, admitted=True, released=released, why=_why(status) if status is not None else "")
+
+
+def _holds(status: Status) -> bool:
+    """Whether a workload holds quota: a pod of it may live."""
+    return any(each.type is ConditionType.QUOTA_RESERVED and each.status for each in status.conditions)
 
 
 def _why(status: Status) -> str:

@@ -52,6 +52,8 @@ class Order:
 
     workload: str
     given: QueueOrder
+    about: str | None = None
+    """The uid of the submission that waited when it was made, empty for none; None: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ def gone(state: QueueState, order: Order) -> QueueState:
         holds = item is not None and item.admitted
         return edit(state, doubted={**state.doubted, order.given.uid: SETTLING}) if holds else state
     for uid in [uid for uid, one in _pending(state) if one.workload == order.workload]:
-        state = forgotten(state, uid)
+        if order.about in {None, uid}:  # Another may have been submitted under the name since.
+            state = forgotten(state, uid)
     return state
 
 
@@ -159,17 +162,18 @@ def on_look(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, 
         asked = tuple(one for one in given.workloads if one not in known)
         state = edit(state, full=state.full and not _has_room_again(state))
     awaited = asked if state.looks < SETTLING else tuple(one for one in state.awaited if one in there)
-    missed: tuple[str, ...] = ()
+    missed: tuple[tuple[str, str], ...] = ()
     if state.looks >= SETTLING:
-        missed = tuple(one.workload for _, one in _pending(state) if one.workload not in there)
+        missed = tuple((one.workload, uid) for uid, one in _pending(state) if one.workload not in there)
     # A holder whose workflow is open but that missed an order is asked: if it still asks, it gets the order again.
-    unsure = tuple(state.items[uid].workload for uid in state.doubted if state.items[uid].workload in there)
+    unsure = tuple((state.items[uid].workload, uid) for uid in state.doubted if state.items[uid].workload in there)
     # The first look may have begun before the doubt arose; the second one has not.
     doubted = {uid: left - 1 for uid, left in state.doubted.items() if left > 1}
     state = edit(state, looked_at=now, looks=state.looks + 1, awaited=awaited, doubted=doubted)
     state = edit(state, kueue=given.kueue, kueue_namespaces=given.kueue_namespaces)
     why = f"queue {state.queue.name} asks how it stands"
-    return state, tuple(Order(one, QueueOrder(uid="", again=True, why=why)) for one in (*asked, *missed, *unsure))
+    order, every = QueueOrder(uid="", again=True, why=why), (*((one, "") for one in asked), *missed, *unsure)
+    return state, tuple(Order(workload, order, uid) for workload, uid in every)
 
 
 def _is_kueues(state: QueueState, item: QueueItem) -> bool:

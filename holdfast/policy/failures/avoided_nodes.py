@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from holdfast.model import (
+    ActionKind,
     Attempt,
     ExcludedNode,
     Exclusion,
@@ -53,11 +54,12 @@ def heeded(policy: Policy, attempt: Attempt, failures: Iterable[Failure], *, sen
 
 
 def leaves_marked(policy: Policy) -> bool:
-    """Whether pods of a workload with this policy must leave marked nodes, and so should not be scheduled there."""
-    return any(
-        FailureClass.HARDWARE in rule.match.classes and rule.action.avoid is NodeAvoidance.REQUIRE
-        for rule in policy.rules
-    )
+    """Whether pods of a workload with this policy must leave marked nodes, and so should not be scheduled there.
+
+    That is so where a rule restarts it for a mark, and where one fails it.
+    """
+    rules = (rule for rule in policy.rules if FailureClass.HARDWARE in rule.match.classes)
+    return any(one.action.avoid is NodeAvoidance.REQUIRE or one.action.kind is ActionKind.FAIL for one in rules)
 
 
 def is_loss(failure: Failure) -> bool:

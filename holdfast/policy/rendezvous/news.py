@@ -113,6 +113,13 @@ class News:
         events = [_event(word, self.handed.get(member), curt=member in curt) for member, word in words.items()]
         return Batch((*events, *losses.values()), words, losses)
 
+    def unsure(self, batch: Batch) -> None:
+        """Note that a batch may have been taken in: who was told to be silent, and is heard again, is news."""
+        for member, loss in batch.losses.items():
+            known = self.handed.get(member)
+            if known is not None and known.join.pod_uid == loss.pod_uid:
+                del self.handed[member]
+
     def done(self, batch: Batch, at: float) -> None:
         """Mark a batch as forwarded."""
         self.ended = at

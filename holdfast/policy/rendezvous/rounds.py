@@ -293,7 +293,7 @@ def decisive(one: MemberRecord, began: datetime | None = None) -> WorkerFailure:
 
 def _order(one: WorkerFailure, began: datetime) -> tuple[bool, datetime]:
     """Return the order of failures: within clock skew, a killed worker goes before one that gave up (row D43)."""
-    return not (_was_killed(one) and one.at <= began + SKEW), one.at
+    return not (_was_killed(one) and one.at - began <= SKEW), one.at
 
 
 def _was_killed(one: WorkerFailure) -> bool:

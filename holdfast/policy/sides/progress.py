@@ -20,7 +20,7 @@ def followed(spec: Workload, state: State) -> int | None:
         return None
     if attempt.parking is not None:
         return None
-    if attempt.told is None or (is_stalled(state) and _is_at_rest(state)):
+    if not is_decided(state) or (is_stalled(state) and _is_at_rest(state)):
         return attempt.number
     return None
 

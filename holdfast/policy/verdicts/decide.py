@@ -251,6 +251,18 @@ def _living(spec: Workload, state: State, now: datetime) -> Decision:
     return waiting or Ignore("it is healthy")
 
 
+def _has_run(state: State, failure: Failure) -> bool:
+    """Whether anything of the attempt has run: else a pod that its node could not start is tried elsewhere (row D5).
+
+    An init container that fails has run. Runs of earlier releases go on as they began.
+    """
+    attempt, seen = state.attempt, current(state)
+    if not state.shows_waits or attempt is None:
+        return False
+    ran = any(view.pods.running or view.pods.succeeded for view in seen.components.values()) if seen else False
+    return ran or attempt.ready_at is not None or bool(failure.exit_code)
+
+
 def _waiting(spec: Workload, state: State, seen: Observation | None, now: datetime) -> Wait | None:
     """Return the next deadline of pods that do not exist or run yet; a deadline that has passed is a failure instead.
 
@@ -318,8 +330,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         if ended and walltime(spec, state) is not None:
             reason = Reason.WALLTIME_EXCEEDED
         return Fail(reason, as_recorded(ruling.failure), f"{title_of(ruling.rule)}: {ruling.failure.sentence()}")
-    if spec.sensitive and ruling.failure.cls is not FailureClass.LAUNCH:
-        # A pod that its node could not start has not run. It is tried elsewhere, as for any other workload.
+    if spec.sensitive and (ruling.failure.cls is not FailureClass.LAUNCH or _has_run(state, ruling.failure)):
         why = f"{ruling.failure.sentence()} ({title_of(ruling.rule)})"
         return Hold(f"{why}; it is sensitive: see that nothing of it still runs, then `holdfast retry`", ruling.rule)
     if is_alone(state, ruling):

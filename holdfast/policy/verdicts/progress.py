@@ -182,7 +182,7 @@ def is_slow(record: StepRecord, rules: Progress) -> bool:
 
 
 def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rules: Progress) -> bool:
-    """Whether the workflow is to hear of a record: at most once a minute, and of new steps alone every five minutes.
+    """Whether the workflow is to hear of a record: at most once a minute, and of new steps alone every five minutes, unless they fell.
 
     Args:
         told: what the workflow knows; None: nothing.
@@ -198,7 +198,9 @@ def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rule
     if since < TOLD_AT_MOST or is_too_soon(record, told_at):
         return False
     slow = is_slow(record, rules)
-    return slow != is_slow(told, rules) or (since >= TOLD_EVERY and record.step != told.step)
+    # What is known of the step must not be more than what a save under way can hold (row P4).
+    fell = told.step is not None and record.step is not None and record.step < told.step
+    return fell or slow != is_slow(told, rules) or (since >= TOLD_EVERY and record.step != told.step)
 
 
 def is_too_soon(record: StepRecord, told_at: datetime) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.folder import Folder
 from holdfast.activities.data.record import Seal
 from holdfast.activities.data.room import Use
 from tests.activities.data.stored import Memory, content, knows, staged
@@ -175,3 +177,28 @@ async def test_X10_a_pod_cannot_say_that_a_data_set_takes_no_room(tmp_path: Path
     for forged in (Seal(b"a pod's own key").write(f"team/{b}/room.json", {"bytes": 0}), b'{"bytes": 0}'):
         (tmp_path / "team" / b / "room.json").write_bytes(forged)
         assert "has no room for it" in (await staged(one, objects, "w", "c", ended=knows(set()))).away
+
+
+@pytest.mark.row("D49", level="pure")
+async def test_D49_a_disk_too_full_for_a_reservation_empties_of_abandoned_parts_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, objects = cache(tmp_path), store()
+    part = tmp_path / "other" / "dead" / "part" / "half"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"half")
+    os.utime(part, (1, 1))
+    write = Folder.write
+
+    def full(folder: Folder, name: str, text: bytes) -> None:
+        if part.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(folder, name, text)
+
+    monkeypatch.setattr(Folder, "write", full)
+    a = await digest_of(one, objects, "u", "a")
+    assert not part.exists()
+    assert content(tmp_path, "team", a) == {"f": b"a" * 40}
+    part.write_bytes(b"half")  # It is written now: nothing can be freed.
+    assert "No space left on device" in (await staged(one, objects, "v", "b")).away
+    assert part.exists()

@@ -18,7 +18,7 @@ from holdfast.activities.nodes.provisioner import check, enlist, provision
 from holdfast.activities.nodes.redfish import Redfish
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.provisioner import CheckProvisionerInput, EnlistInput, ProvisionInput
-from holdfast.model.entities.provisioner import Checked, NodeAction, NodeRequest, Result
+from holdfast.model.entities.provisioner import Checked, NodeAction, NodeRequest, Progress, Result
 from tests.policy.lives.life import START
 
 ROW = pytest.mark.row
@@ -216,6 +216,47 @@ async def test_L15_a_fence_cuts_the_power_then_says_so_and_nothing_of_a_node_tha
         Result.WITHDRAWN,
         "the node's object is gone, or another one has its name",
     )
+
+
+async def progressed(service: Service, cluster: Cluster, one: NodeRequest) -> tuple[Result, Progress]:
+    given = ProvisionInput(cluster="c", cluster_uid="k", request=one)
+    done = await provision(cast("Site", _Site(cluster)), cast("Provisioning", service), given)
+    return done.result, done.progress
+
+
+@ROW("L15", level="pure")
+@pytest.mark.parametrize("late", [False, True])
+async def test_L15_an_order_that_had_no_effect_is_sent_again_only_if_it_is_still_to_be(
+    cluster: Cluster, service: Service, monkeypatch: pytest.MonkeyPatch, late: bool
+):
+    """A service rejects the order, or takes it and does nothing; hours later the node is heard, or holds pods again."""
+    monkeypatch.setattr(port, "TURN_SECONDS", -1.0)
+    sends = service.set_power
+
+    async def set_power(on: bool) -> None:
+        cluster.log.append("asked")
+        if not late:
+            raise NotNow("409: a reset is under way")
+
+    monkeypatch.setattr(service, "set_power", set_power)
+    fence = request(NodeAction.POWER_OFF, fence=True, renewed="r0")
+    result, progress = await progressed(service, cluster, fence)
+    assert result is Result.WAITS
+    assert (progress.sent is not None) is late, "a request that was rejected was not sent"
+    if late:
+        assert progress.sent is not None
+        progress = progress.model_copy(update={"sent": progress.sent - 2 * port.SENT_PATIENCE})
+    monkeypatch.setattr(service, "set_power", sends)
+    cluster.renewed = "r1"
+    again = await progressed(service, cluster, fence.model_copy(update={"progress": progress}))
+    assert (again[0], again[1].sent, service.on) == (Result.WITHDRAWN, None, True)
+    cluster.pods = [{"metadata": {"namespace": "t", "name": "p"}, "status": {"phase": "Running"}}]
+    plain = request(NodeAction.POWER_OFF, progress=progress)
+    again = await progressed(service, cluster, plain)
+    assert (again[0], again[1].sent, service.on) == (Result.WAITS, None, True)
+    cluster.pods = []
+    assert (await progressed(service, cluster, plain))[0] is not Result.WITHDRAWN
+    assert not service.on
 
 
 @ROW("L15", level="pure")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import names
-from holdfast.model import Cause, Phase, Status
+from holdfast.model import Cause, Condition, ConditionType, Phase, Status
 from holdfast.model.entities.graph import Edge, EdgeKind, Graph, GraphNews, GraphNode, GraphState, Item, ItemPhase
 from holdfast.model.entities.queue import Queue, QueueNews, Standing
 from holdfast.model.gang.state import Gang, Said
@@ -238,6 +238,11 @@ def test_D2_what_a_workload_shows_its_graph() -> None:
     assert found_closed("ua", edit(status, phase=Phase.CANCELLED, causes=(refused,)), failed=False) == ended
     assert ended.news("a") == GraphNews(item="a", workload_uid="ua", outcome=Phase.CANCELLED, released=True)
     assert found_closed("ua", edit(running, phase=Phase.SUCCEEDED), failed=False).is_over
+    holds = Condition(type=ConditionType.QUOTA_RESERVED, status=True, reason=Reason.STARTING)
+    for last in (None, running, edit(running, phase=Phase.FAILED, conditions=(holds,))):
+        assert found_closed("ua", last, failed=False).released
+        assert not found_closed("ua", last, failed=False, cut_off=True).released, "somebody terminated it: pods may live"
+    assert found_closed("ua", edit(running, phase=Phase.FAILED), failed=False, cut_off=True).released
 
 
 # A queue.

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from holdfast.model.entities.queue import Queue, QueueNews, Standing, StopPolicy, Strategy
 from holdfast.policy.entities import queue as policy
+from holdfast.policy.values.edit import edit
 from tests.policy.lives.life import START
 
 ROW = pytest.mark.row
@@ -256,6 +257,23 @@ def test_one_that_cannot_be_asked_how_it_stands_is_not_awaited() -> None:
     one = Life(queue(2), workloads=["x"])
     one.state = policy.gone(one.state, policy.Order("workload/dev/ns/x", policy.QueueOrder(uid="", again=True, why="")))
     assert one.asks("a") == ["a"]
+
+
+@ROW("L9", level="pure")
+def test_L9_one_that_was_submitted_anew_is_not_forgotten_with_the_one_that_had_its_name() -> None:
+    one = Life(queue(1), workloads=["a", "b"])
+    assert one.asks("a") == ["a"]
+    assert one.asks("b") == []
+    seen = policy.Seen(kueue=False, workloads=("workload/dev/ns/a",))  # Somebody has terminated b.
+    for _ in range(policy.SETTLING + 1):
+        one.state, orders = policy.on_look(one.state, seen, one.now)
+    (order,) = orders
+    assert order.workload == "workload/dev/ns/b"
+    item = one.state.items["b"]
+    one.state = edit(one.state, items={**{key: each for key, each in one.state.items.items() if key != "b"}, "b2": item})
+    assert "b2" in policy.gone(one.state, order).items
+    old = edit(one.state, items={**one.state.items, "b": item})
+    assert "b" not in policy.gone(old, order).items
 
 
 @ROW("D13", level="pure")
