@@ -158,3 +158,8 @@ def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str] | None) -
             if math.isfinite(seconds) and seconds >= 0:
                 return min(seconds, RETRY_AFTER_MAXIMUM)
     return None
+
+
+def of_configuration(error: Exception) -> str:
+    """Return why a kubeconfig cannot be used, without what it holds: the library's messages may quote a token. Pure."""
+    return str(error).partition("{")[0].partition("[")[0].rstrip(" :/")

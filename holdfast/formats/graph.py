@@ -101,7 +101,8 @@ def _graph(
             if key not in _NODE_FIELDS
         ]
         template: Any = node.get("template")
-        if not isinstance(template, dict | list) or not template:
+        manifests = cast("list[Any]", template) if isinstance(template, list) else [template]
+        if not template or not all(isinstance(each, dict) for each in manifests):
             problems.append(Problem(f"{path}.template", "expected an object, or a list of plain manifests", template))
         templates.append(template)
         nodes.append({key: value for key, value in node.items() if key != "template"})

@@ -116,6 +116,8 @@ _BOUNDS: Final[Mapping[str, str]] = {"walltime": "walltime", "extendable_to": "w
 _RULES: Final[Mapping[str, str]] = {"ruleLimits": "limit", "rulePauses": "pause"}
 """Settings given per rule, `{oom: 2}`, mapped to fields of the rules' actions."""
 
+OF_A_POLICY: Final = frozenset({*TIMING_NAMES, *_LIMITS, *_RESETS, *_RULES, "restartMode", "profile"})
+"""Names of the settings that are a policy's; others are the workload's."""
 _SPELLINGS: Final[Mapping[str, str]] = {"successTTL": "successTtl"}
 
 

@@ -26,6 +26,8 @@ NODES_MAXIMUM = 500_000
 _INT = re.compile(r"^[-+]?(?:0|[1-9][0-9]*|0[0-7]+|0o[0-7]+|0x[0-9a-fA-F]+|0b[01]+)$")
 _FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$")
 _MERGE = "tag:yaml.org,2002:merge"
+_DIGITS_MAXIMUM = 4000
+"""Python writes no longer numbers, and the API server reads none beyond 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Read a mapping whose keys are strings, each given once."""
+        if not isinstance(node, yaml.MappingNode):  # A tag may claim it.
+            raise yaml.constructor.ConstructorError(None, None, "expected a mapping", node.start_mark)
         self._check_keys(node)
         self.flatten_mapping(node)
         # Keys are taken as written: `8080: x` has the key "8080", as the API server reads it.
@@ -161,6 +165,8 @@ class _Loader(yaml.SafeLoader):
     def construct_plain_int(self, node: yaml.ScalarNode) -> int:
         """Read an integer; a leading 0 means octal, as in YAML 1.1."""
         text = str(node.value)
+        if len(text) > _DIGITS_MAXIMUM:
+            raise yaml.constructor.ConstructorError(None, None, "is too long for a number", node.start_mark)
         sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
         if re.fullmatch(r"0[0-7]+", digits):
             return sign * int(digits, 8)
@@ -169,6 +175,12 @@ class _Loader(yaml.SafeLoader):
     def construct_plain_float(self, node: yaml.ScalarNode) -> float:
         """Read a number with a fraction or an exponent."""
         return float(str(node.value))
+
+    def construct_plain_bool(self, node: yaml.ScalarNode) -> bool:
+        """Read a word for yes or no; a tag may claim any text to be one."""
+        if not _YES_NO.fullmatch(str(node.value)):
+            raise yaml.constructor.ConstructorError(None, None, "expected true or false", node.start_mark)
+        return bool(self.bool_values[str(node.value).lower()])
 
 
 _YES_NO = re.compile(r"^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$")
@@ -181,6 +193,27 @@ _resolvers.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.012
 _resolvers.add_implicit_resolver(_MERGE, re.compile(r"^<<$"), ["<"])
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_plain_int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_plain_float)
+_Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_plain_bool)
+# Without those of other tags, which raise all sorts of errors: dates, sets, ordered maps.
+_TAGS = {f"tag:yaml.org,2002:{one}" for one in ("null", "bool", "int", "float", "binary", "str", "seq", "map")}
+_Loader.yaml_constructors = {tag: each for tag, each in _Loader.yaml_constructors.items() if tag is None or tag in _TAGS}
+
+
+class _Dumper(yaml.SafeDumper):
+    """A SafeDumper that quotes each text that a reader of YAML 1.1 or 1.2 would take for something else."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Write a text."""
+        plain = not any(one.fullmatch(text) for one in (_INT, _FLOAT, _YES_NO, _NULL))
+        return cast("Any", self).represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else "'")
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def dump(value: Any) -> str:
+    """Return a value of JSON as YAML that reads back as the same, here and by the API server."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def half_letter(value: Any) -> str:

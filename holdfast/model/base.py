@@ -91,9 +91,9 @@ def format_duration(value: timedelta) -> str:
 
 
 def _read_duration(value: Any) -> Any:
-    if isinstance(value, str):
-        return parse_duration(value)
-    return value
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no duration: expected for example 30s")
+    return parse_duration(value) if isinstance(value, str) else value
 
 
 def _in_range(value: timedelta) -> timedelta:

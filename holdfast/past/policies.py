@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidWorkload, Problem, problems_of
-from holdfast.formats.settings import Given, read_settings
+from holdfast.formats.settings import OF_A_POLICY, Given, read_settings
 from holdfast.model import Policy, Workload
 
 _SECTIONS = ("policy", "spec.policy")
@@ -68,7 +68,9 @@ def with_settings(policy: Policy, given: Mapping[str, str], spec: Workload) -> P
     """
     settings, problems = read_settings(Given(f"--set {name}", name, value) for name, value in given.items())
     problems += settings.problems(policy)
-    problems += [Problem(settings.paths[name], "is no setting of a policy") for name in settings.fields]
+    problems += settings.rule_problems(policy)
+    others = [path for name, path in settings.paths.items() if name not in OF_A_POLICY]
+    problems += [Problem(path, "is no setting of a policy") for path in others]
     if settings.profile is not None:
         problems.append(Problem(settings.paths["profile"], "is given in the policy's document, as profile"))
     if problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from google.protobuf.json_format import ParseError
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 
@@ -21,7 +22,7 @@ async def run_in(text: str, converter: DataConverter, source: str) -> Run:
     """
     try:
         history = WorkflowHistory.from_json("unknown", text)
-    except ValueError as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError) as error:
         raise no_history(source, error) from error
     return await run_of(history, converter, source)
 
@@ -43,6 +44,8 @@ async def run_of(history: WorkflowHistory, converter: DataConverter, source: str
         return await read_run(history.events, converter)
     except ValueError as error:
         raise HoldfastError(f"{source}: {error}") from error
+    except LookupError as error:
+        raise HoldfastError(f"{source}: it lacks an event that others refer to: {error}") from error
 
 
 def told(runs: Sequence[Run], source: str) -> Story:

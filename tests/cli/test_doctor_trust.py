@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +15,8 @@ from holdfast.activities.kube.errors import Forbidden
 from holdfast.cli.cluster import trust
 from holdfast.cli.cluster.checks import Check
 from holdfast.cli.cluster.rbac import granted
+from holdfast.cli.common.kubernetes import reached
+from holdfast.errors import NotReachable
 from holdfast.worker.runtime.settings import Settings, load
 from tests.worker.temporal.authority import Authority
 
@@ -162,3 +166,21 @@ async def test_rights_beyond_those_of_deploy_are_warned_of() -> None:
     assert "may delete pods, get secrets in every namespace" in found.found
     # An administrator's own rights say nothing of the worker's.
     assert [one async for one in trust.rights_beyond(Kube(asks=False))] == []
+
+
+async def test_nothing_secret_of_a_kubeconfig_is_printed(tmp_path: Path) -> None:
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "a"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://me:S3CR3T@127.0.0.1:1"}}],
+        "users": [{"name": "a", "token": "S3CR3T"}],
+    }
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    with pytest.raises(NotReachable) as caught:
+        async with reached(str(path), None):
+            pass
+    assert "S3CR3T" not in str(caught.value)
+    assert "Expected key user" in str(caught.value)
+    assert "https://127.0.0.1:1" in str(caught.value)
+    assert "S3CR3T" not in "".join(traceback.format_exception(caught.value))

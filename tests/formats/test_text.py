@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import InvalidWorkload
-from holdfast.formats.text import as_json, documents
+from holdfast.formats.text import as_json, documents, dump
 
 
 def test_documents_come_in_order_with_the_line_each_begins_on() -> None:
@@ -123,3 +123,29 @@ _JSON = st.recursive(
 def test_json_is_read_as_json(value: dict[str, Any]) -> None:
     (document,) = documents(json.dumps(value))
     assert document.content == value
+
+
+@pytest.mark.row("U14", level="pure")
+@pytest.mark.parametrize(
+    "value",
+    ["!!bool x", "!!timestamp soon", "!!map [a]", "!!set [a]", "!!omap [a]", "!!pairs [a]", "!!python/name:os.system x",
+     "!!int x", "!!float x", "!!null [x]", "!!str [x]", "!!seq {a: 1}", "!mine x", "0x" + "f" * 5000, "9" * 5000],
+)  # fmt: skip
+def test_no_tag_and_no_number_raises_anything_but_a_refusal(value: str) -> None:
+    with pytest.raises(InvalidWorkload):
+        documents(f"kind: Job\nx: {value}\n")
+
+
+ODD = ("51e845", "0o17", "12e03", "1e3", "017", "0x1f", "0b11", "1_000", "1:30", "yes", "off", "Null", "~", "", ".5", "5.",
+       "2026-01-31", "<<", "=", "true", ".inf", "-.INF", ".nan", "+1", "a: b", "- a", "é\n", "1.5e+3", "0o8", "08")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_what_is_written_as_yaml_reads_back_as_the_same(text: str) -> None:
+    value = {"kind": "Job", "labels": {"x": text, text or "k": [text]}}
+    (found,) = documents(dump(value))
+    assert found.content == value
+
+
+def test_values_that_are_no_text_are_written_plainly() -> None:
+    assert dump({"a": 1, "b": True, "c": None, "d": ["x", 1.5]}) == "a: 1\nb: true\nc: null\nd:\n- x\n- 1.5\n"

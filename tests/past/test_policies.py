@@ -56,6 +56,8 @@ def test_settings_of_a_policy_are_taken_and_others_refused():
     policy = with_settings(SPEC.policy, {"failureGracePeriod": "7s", "retryLimit": "9"}, SPEC)
     assert policy.timings.failure_grace_period == timedelta(seconds=7)
     assert policy.budget("restart").limit == 9
-    for name, value in (("queue", "other"), ("launchLimit", "3"), ("failureGracePeriod", "soon")):
+    others = (("queue", "other"), ("runAs", "x"), ("walltime", "1h"), ("checkpoint", "annotation"))
+    wrong = (("launchLimit", "3"), ("failureGracePeriod", "soon"), ("ruleLimits", "{nosuch: 1}"))
+    for name, value in (*others, *wrong):
         with pytest.raises(InvalidWorkload, match=name):
             with_settings(SPEC.policy, {name: value}, SPEC)

@@ -13,6 +13,7 @@ from kubernetes.aio.config import ConfigException
 
 from holdfast.activities.kube.blindness import Answers, Sight
 from holdfast.activities.kube.client import CONNECT_TIMEOUT, POOL_SIZE, TOTAL_TIMEOUT, Kube, Object
+from holdfast.activities.kube.errors import of_configuration
 from holdfast.worker.runtime.api_spans import api_span, set_status
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Settings, SettingsError
@@ -133,7 +134,8 @@ class Connector:
                 f"kubeconfig: {self.where} gives no credentials within {CONNECTING:g} s: does its program hang?"
             ) from error
         except (ConfigException, OSError, ValueError) as error:
-            raise SettingsError(f"kubeconfig: {self.where} cannot be used: {error}") from error
+            why = of_configuration(error)
+            raise SettingsError(f"kubeconfig: {self.where} cannot be used: {why}") from None  # It may quote a token.
         kube.metrics, kube.tracer, kube.answers = self._metrics, self._tracer, self._answers
         self.host = kube.host
         return kube

@@ -293,7 +293,7 @@ def _resets(resources: Iterable[dict[str, Any]]) -> Iterator[tuple[str, timedelt
         for one in resources:
             try:
                 workload = formats.asking(one, cluster="cluster")
-            except (HoldfastError, KeyError, TypeError):
+            except (HoldfastError, AttributeError, KeyError, TypeError, ValueError):
                 continue
             yield f"{workload.namespace}/{workload.name}", longest_reset(workload.policy, workload.checkpoint)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.activities.kube.client import Kube
-from holdfast.activities.kube.errors import Forbidden, KubeError, Unauthorized, Unreachable
+from holdfast.activities.kube.errors import Forbidden, KubeError, Unauthorized, Unreachable, of_configuration
 from holdfast.cli.common import kubectl
 from holdfast.errors import HoldfastError, NotReachable
 
@@ -33,7 +33,7 @@ async def reached(kubeconfig: str | None, context: str | None) -> AsyncGenerator
     try:
         kube = await Kube.connect(chosen, context=context, connect_timeout=4.0, timeout=5.0)
     except Exception as error:  # The client library raises a different error for each way that a file can be wrong.
-        raise NotReachable("Kubernetes", where, _REMEDY, str(error)) from error
+        raise NotReachable("Kubernetes", where, _REMEDY, of_configuration(error)) from None  # It may quote a token.
     try:
         async with kube:
             yield kube
@@ -57,6 +57,8 @@ def server_of(kubeconfig: str | None, context: str | None) -> str:
         document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         chosen = context or document["current-context"]
         cluster = next(each["context"]["cluster"] for each in document["contexts"] if each["name"] == chosen)
-        return str(next(each["cluster"]["server"] for each in document["clusters"] if each["name"] == cluster))
+        server = str(next(each["cluster"]["server"] for each in document["clusters"] if each["name"] == cluster))
+        scheme, slashes, rest = server.rpartition("//")
+        return scheme + slashes + rest.rpartition("@")[2]  # Without a user's name and password.
     except (OSError, ValueError, LookupError, TypeError, StopIteration, yaml.YAMLError):
         return str(path)

@@ -49,9 +49,9 @@ def document(answer: BaseModel) -> Any:
 def dumped(value: Any, output: Output) -> str:
     """Return the value as JSON or YAML."""
     if output is Output.YAML:
-        import yaml
+        from holdfast.formats.text import dump
 
-        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+        return dump(value)
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=False)

@@ -61,7 +61,11 @@ def expanded(files: Iterable[str]) -> list[str]:
     found: list[str] = []
     for file in files:
         folder = Path(file)
-        if file == "-" or not folder.is_dir():
+        try:
+            is_folder = file != "-" and folder.is_dir()
+        except OSError as error:
+            raise HoldfastError(f"{file} cannot be read: {error.strerror}") from error
+        if not is_folder:
             found.append(file)
             continue
         try:

@@ -8,18 +8,21 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState
-from holdfast.activities.operations import save_requests
+from holdfast.activities.operations import checkpoint, save_requests
 from holdfast.activities.operations.checkpoint import by_place, summed, told_of
 from holdfast.activities.operations.save_requests import Answer, Standing, address_of, asker_of, read_answer, read_body
-from holdfast.model import Checkpoint, CheckpointProtocol, Phase, Reason, Report
+from holdfast.activities.site.site import Pulse
+from holdfast.model import Answers, Checkpoint, CheckpointProtocol, Phase, Reason, Report
 from holdfast.model.calls.cluster import CheckpointInput, Progress, Target
+from holdfast.policy.attempt.checkpoint import is_over, lost
 from tests.activities.segments import segments_told
 
 ROW = pytest.mark.row
@@ -388,3 +391,61 @@ def test_L19_what_a_removal_tells_the_next_try_of_saves_fits_into_a_heartbeat(pl
     assert by_place(again) == told.places
     most = Progress(places=by_place({f"{number:012}": "s3://a" for number in range(100_000)}))
     assert len(json.dumps(most.model_dump(mode="json", by_alias=True))) < 1_100_000
+
+
+@ROW("L32", level="pure")
+async def test_L32_a_pod_that_is_gone_unsaved_is_lost_also_if_another_runs_in_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def facts(uid: str, state: PodState) -> PodFacts:
+        return PodFacts(
+            uid=uid, name=uid, namespace="ns", workload_uid="w", attempt=1, component="a", node="n", state=state,
+            created=None, revision=1,
+        )
+
+    there = list[PodFacts]()
+
+    async def pods(*_: Any) -> list[tuple[dict[str, Any], PodFacts]]:
+        return [({"uid": one.uid}, one) for one in there]
+
+    class Saves:
+        async def ask_all(self, asked: Any) -> list[Answer]:
+            return [Answer(Standing.DONE, "s3://a") if one["uid"] != "c" else Answer() for one in asked]
+
+    monkeypatch.setattr(checkpoint, "_pods", pods)
+    seen = dict[str, Standing]()
+
+    async def look(members: int = 0) -> Answers:
+        given: Any = SimpleNamespace(members=members)
+        return await checkpoint._round(cast("Any", None), given, cast("Any", Saves()), Pulse(), seen)
+
+    there[:] = [facts("b", PodState.RUNNING), facts("c", PodState.RUNNING)]
+    answers = await look()
+    assert (answers.done, answers.gone, is_over(answers, 2, 0)) == (1, 0, False)
+    there[:] = [facts("b", PodState.RUNNING), facts("a2", PodState.RUNNING), facts("c", PodState.TERMINATING)]
+    answers = await look()
+    assert (answers.running, answers.done, answers.gone) == (2, 2, 1)
+    assert is_over(answers, 2, 0)
+    assert lost(answers, 2, 0) == 1
+    assert (await look(members=2)).gone == 0, "a member that leaves a gang has no part in its round"
+    there[-1] = facts("c", PodState.SUCCEEDED)
+    assert (await look()).gone == 0, "it has nothing to save any more"
+
+
+@ROW("L32", level="pure")
+@pytest.mark.parametrize(("pods", "seconds"), [(1, 5.0), (128, 5.0), (256, 5.0), (512, 2.5), (100_000, 0.5)])
+async def test_L32_of_many_endpoints_each_has_less_time_so_that_a_round_ends(
+    monkeypatch: pytest.MonkeyPatch, pods: int, seconds: float
+) -> None:
+    given = CheckpointInput.model_construct(checkpoint=Checkpoint(protocol=CheckpointProtocol.HTTP, port=1))
+    asker = asker_of(cast("Any", None), given)
+    told = list[float]()
+
+    async def post(_: Any) -> Answer:
+        told.append(asker._seconds)  # type: ignore[attr-defined]
+        return Answer()
+
+    monkeypatch.setattr(asker, "_post", post)
+    await asker.ask_all([{"metadata": {"uid": str(number)}} for number in range(pods)])
+    assert set(told) == {seconds}
+    assert len(told) == pods

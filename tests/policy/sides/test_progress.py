@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.model import (
     Action,
+    ActionKind,
     Checkpoint,
     CheckpointProtocol,
     Failure,
@@ -140,6 +141,23 @@ def test_P2_another_failure_that_was_told_is_not_withdrawn_by_steps():
     after = fold(state, StepsRead(1, at_step(life, 9)), life.now)
     assert after.attempt is not None
     assert after.attempt.told == told
+
+
+@ROW("P2", level="pure")
+@ROW("U13", level="pure")
+def test_P2_a_stall_that_a_rule_ignores_hides_no_lost_pod():
+    ignored = Action(kind=ActionKind.IGNORE, charge=None, grace=False)
+    rule = Rule(name="stalls", match=Match(classes=(FailureClass.NO_PROGRESS,)), action=ignored)
+    spec = training()
+    life = Life(spec=edit(spec, policy=edit(spec.policy, rules=(rule, *spec.policy.rules))))
+    life.state = edit(life.state, shows_waits=True)  # As every run does that begins now.
+    stalls(life.runs(), 7)
+    assert (life.state.restarts, life.state.phase) == (0, Phase.RUNNING)
+    assert followed(life.spec, life.state) == 1
+    life.sees(running=1)
+    life.after(hours=1)
+    assert life.state.restarts == 1
+    assert any(one.reason is Reason.INSUFFICIENT_PODS_READY for one in life.state.causes) or "pods" in life.state.message
 
 
 @ROW("P2", level="pure")
