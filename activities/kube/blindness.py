@@ -43,7 +43,7 @@ class Sight:
         return self._since
 
     def lost(self, at: datetime | None = None, *, opened: bool = False) -> None:
-        """Record that a request sent at `at` went unanswered, or that nothing came since on a stream that was `opened`."""
+        """Record that a request sent at `at` went unanswered, or nothing came since on a stream that was `opened`."""
         when = at or self._clock()
         if self._seen is not None and when < self._seen:
             # Another request was answered after this one was sent: the span begins at that answer at the earliest.

@@ -17,6 +17,8 @@ TURN_SECONDS: Final = 40.0
 POLL_SECONDS: Final = 1.0
 Note = Callable[[Progress], Awaitable[None]]
 """Saves the progress of an action, and returns once that record would outlive this process."""
+Still = Callable[[], Awaitable["tuple[Result, str] | None"]]
+"""Returns the result of a request that is not to be sent again, and why; None if it is."""
 
 
 class ServiceError(Exception):

@@ -72,9 +72,7 @@ def _deadline(given: CheckpointInput) -> Deadline:
     return Deadline(given.until, started, wall, asyncio.get_running_loop().time())
 
 
-async def _round(
-    site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse, seen: dict[str, Standing]
-) -> Answers:
+async def _round(site: Site, given: CheckpointInput, asker: Asker, pulse: Pulse, seen: dict[str, Standing]) -> Answers:
     """List the attempt's pods, ask the running ones, and return their answers.
 
     `seen` has the last standing of each pod that ran in a round, by uid. One that is gone unsaved is lost, also if
@@ -181,7 +179,7 @@ def by_place(saved: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def told_of(before: Progress) -> dict[str, str]:
-    """Return where pods have saved, by the digest of their uid, from a heartbeat of this release or one before. Pure."""
+    """Return where pods have saved, by the digest of their uid, from a heartbeat of any release. Pure."""
     told = {digest: place for place, digests in before.places.items() for digest in digests}
     return {_digest(uid): uri for uid, uri in before.saved.items()} | told
 

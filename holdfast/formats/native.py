@@ -92,7 +92,9 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
     if isinstance(budgets, list):
         known = {one["name"]: one for one in base["budgets"]}
         each = cast("list[Any]", budgets)
-        filled["budgets"] = [{**known.get(str(inside(one, "name")), {}), **one} if isinstance(one, dict) else one for one in each]
+        filled["budgets"] = [
+            {**known.get(str(inside(one, "name")), {}), **one} if isinstance(one, dict) else one for one in each
+        ]
     return {**base, **policy, **filled}
 
 

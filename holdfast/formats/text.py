@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
                 None, None, f"unfolds to more than {NODES_MAXIMUM:,} values", root.start_mark
             )
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         """Read a mapping whose keys are strings, each given once."""
         if not isinstance(node, yaml.MappingNode):  # A tag may claim it.
             raise yaml.constructor.ConstructorError(None, None, "expected a mapping", node.start_mark)
@@ -196,7 +196,9 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_plain_float
 _Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_plain_bool)
 # Without those of other tags, which raise all sorts of errors: dates, sets, ordered maps.
 _TAGS = {f"tag:yaml.org,2002:{one}" for one in ("null", "bool", "int", "float", "binary", "str", "seq", "map")}
-_Loader.yaml_constructors = {tag: each for tag, each in _Loader.yaml_constructors.items() if tag is None or tag in _TAGS}
+_Loader.yaml_constructors = {
+    tag: each for tag, each in _Loader.yaml_constructors.items() if tag is None or tag in _TAGS
+}
 
 
 class _Dumper(yaml.SafeDumper):

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import formats
 from holdfast.cli.cluster.front_door import applied, deciders, kueue, longest_reset, stranded
-from holdfast.model import Checkpoint, Timings
+from holdfast.model import Checkpoint, CheckpointProtocol, Timings
 from holdfast.profiles.appwrapper import POLICY
 
 ROW = pytest.mark.row
@@ -69,7 +69,9 @@ def test_F9_the_longest_pause_of_a_rule_and_a_checkpoint_are_part_of_a_reset() -
     ]
     rules = POLICY.model_copy(update={"rules": tuple(paused)})
     assert longest_reset(rules) == usual + hours - POLICY.timings.retry_pause_period
-    saves = Checkpoint(timeout=timedelta(hours=1), extension=timedelta(minutes=5))
+    saves = Checkpoint(
+        protocol=CheckpointProtocol.ANNOTATION, timeout=timedelta(hours=1), extension=timedelta(minutes=5)
+    )
     assert longest_reset(POLICY, saves) == usual + timedelta(hours=1, minutes=5)
 
 
@@ -78,7 +80,9 @@ def test_F9_the_longest_pause_of_a_rule_and_a_checkpoint_are_part_of_a_reset() -
 @pytest.mark.parametrize("left_out", ["frameworks", "externalFrameworks", ""])
 def test_F6_what_kueue_lacks_to_tell_an_attempt_is_named(left_out: str, *, queued: bool) -> None:
     integrations: dict[str, Any] = {name: those for name, those in INTEGRATIONS.items() if name != left_out}
-    told, _ = kueue({"integrations": integrations}, {"the defaults": longest_reset(POLICY)}, dict.fromkeys(APPWRAPPERS, queued))
+    told, _ = kueue(
+        {"integrations": integrations}, {"the defaults": longest_reset(POLICY)}, dict.fromkeys(APPWRAPPERS, queued)
+    )
     assert told.good is (not left_out or not queued), "it matters once an AppWrapper names a queue"
     assert told.warns is (bool(left_out) and not queued)
     assert left_out in told.found
@@ -136,7 +140,9 @@ def test_F19_doctor_says_who_decides_when_a_workload_runs(namespaces: Iterable[s
 @ROW("F16", level="pure")
 def test_F16_each_kind_that_kueue_is_to_admit_is_named_where_its_configuration_lacks_it() -> None:
     both = {**APPWRAPPERS, "jobset.x-k8s.io/jobset": False}
-    told, _ = kueue({"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": longest_reset(POLICY)}, both)
+    told, _ = kueue(
+        {"apiVersion": VERSION, "integrations": INTEGRATIONS}, {"the defaults": longest_reset(POLICY)}, both
+    )
     assert (told.good, told.warns) == (True, True), "no JobSet names a queue"
     assert "frameworks: [jobset.x-k8s.io/jobset]" in told.found
 

@@ -121,6 +121,9 @@ DIRECTED: dict[str, Spoil] = {
     # --- the document
     "another version": of_job("apiVersion", value="workload.codeflare.dev/v1beta1"),
     "no kind": of_job("kind", value=""),
+    "a tag of another kind of value": lambda _: "kind: Job\nspec: !!map [a]\n",
+    "a tag that claims a word": lambda _: "kind: Job\nspec: {suspend: !!bool perhaps}\n",
+    "a number without measure": lambda _: f"kind: Job\nspec: {{parallelism: {'9' * 5000}}}\n",
     "a graph among workloads": lambda _: {"apiVersion": API_VERSION, "kind": GRAPH_KIND, "metadata": {"name": "etl"}},
     "a queue among workloads": lambda _: {"apiVersion": API_VERSION, "kind": QUEUE_KIND, "metadata": {"name": "gpus"}},
     "no name": of_job("metadata", "name", value=""),

@@ -128,16 +128,61 @@ def test_json_is_read_as_json(value: dict[str, Any]) -> None:
 @pytest.mark.row("U14", level="pure")
 @pytest.mark.parametrize(
     "value",
-    ["!!bool x", "!!timestamp soon", "!!map [a]", "!!set [a]", "!!omap [a]", "!!pairs [a]", "!!python/name:os.system x",
-     "!!int x", "!!float x", "!!null [x]", "!!str [x]", "!!seq {a: 1}", "!mine x", "0x" + "f" * 5000, "9" * 5000],
-)  # fmt: skip
+    [
+        "!!bool x",
+        "!!timestamp soon",
+        "!!map [a]",
+        "!!set [a]",
+        "!!omap [a]",
+        "!!pairs [a]",
+        "!!python/name:os.system x",
+        "!!int x",
+        "!!float x",
+        "!!null [x]",
+        "!!str [x]",
+        "!!seq {a: 1}",
+        "!mine x",
+        "0x" + "f" * 5000,
+        "9" * 5000,
+    ],
+)
 def test_no_tag_and_no_number_raises_anything_but_a_refusal(value: str) -> None:
     with pytest.raises(InvalidWorkload):
         documents(f"kind: Job\nx: {value}\n")
 
 
-ODD = ("51e845", "0o17", "12e03", "1e3", "017", "0x1f", "0b11", "1_000", "1:30", "yes", "off", "Null", "~", "", ".5", "5.",
-       "2026-01-31", "<<", "=", "true", ".inf", "-.INF", ".nan", "+1", "a: b", "- a", "é\n", "1.5e+3", "0o8", "08")  # fmt: skip
+ODD = (
+    "51e845",
+    "0o17",
+    "12e03",
+    "1e3",
+    "017",
+    "0x1f",
+    "0b11",
+    "1_000",
+    "1:30",
+    "yes",
+    "off",
+    "Null",
+    "~",
+    "",
+    ".5",
+    "5.",
+    "2026-01-31",
+    "<<",
+    "=",
+    "true",
+    ".inf",
+    "-.INF",
+    ".nan",
+    "+1",
+    "a: b",
+    "- a",
+    "é\n",
+    "1.5e+3",
+    "0o8",
+    "08",
+)
 
 
 @pytest.mark.parametrize("text", ODD)

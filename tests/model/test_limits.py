@@ -30,8 +30,10 @@ def test_every_wait_is_held_by_its_own_limit_and_never_lengthened(timings: Timin
 
 @pytest.mark.row("J15", level="pure")
 @given(_TIMINGS, _LIMITS)
-def test_J15_a_ttl_that_counts_from_any_end_is_held_by_the_limit_of_ttls_alone(timings: Timings, limits: Limits) -> None:
-    asked = Timings(**(timings.model_dump() | {"deletion_on_failure_grace_period": timings.success_ttl}))
+def test_J15_a_ttl_that_counts_from_any_end_is_held_by_the_limit_of_ttls_alone(
+    timings: Timings, limits: Limits
+) -> None:
+    asked = timings.model_copy(update={"deletion_on_failure_grace_period": timings.success_ttl})
     held = limits.clamp(asked, one_ttl=True)
     assert held.deletion_on_failure_grace_period == held.success_ttl
     rest = limits.clamp(asked).model_dump(exclude={"deletion_on_failure_grace_period"})

@@ -105,6 +105,7 @@ def reads(*mounts: Spoiled, **pod: Any) -> Spoiled:
 TABLE: list[tuple[Spoiled, str]] = [
     # Words of others.
     ({"source": {"api_version": "batch/v1\n", "kind": "Job"}}, "'batch/v1\\n': expected printable characters"),
+    ({"policy": {"timings": {"retryPausePeriod": False}}}, "false is no duration: expected for example 30s"),
     # What a status says.
     (
         {"components": [job(status={"succeededWhen": [{"path": "spec.phase", "equals": "Done"}]})]},

@@ -78,7 +78,7 @@ class StreamSight(Sight):
         self._pulse = pulse
 
     def lost(self, at: datetime | None = None, *, opened: bool = False) -> None:
-        """Record that nothing was received since `at`; of a stream that was `opened`, unless the pulse had an answer."""
+        """Record that nothing came since `at`; of a stream that was `opened`, unless the pulse had an answer."""
         when = at or datetime.now(UTC)
         felt = self._pulse.felt
         if not opened or felt is None or when >= felt:

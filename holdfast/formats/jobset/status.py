@@ -196,7 +196,11 @@ def restarting(workload: Workload, message: str) -> tuple[str, str, str]:
     """
     kind, reason, told = RESTARTING
     rule = next(reversed(_BY_RULE.findall(message)), "")
-    if not rule and title_of(DEFAULT_RULE) in message and any(one.name == DEFAULT_RULE for one in workload.policy.rules):
+    if (
+        not rule
+        and title_of(DEFAULT_RULE) in message
+        and any(one.name == DEFAULT_RULE for one in workload.policy.rules)
+    ):
         rule = DEFAULT_RULE
     told = _applied(workload, rule, message) or message or told
     if rule == NO_RULE.name:

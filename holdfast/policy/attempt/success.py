@@ -77,7 +77,7 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
 
 
 def _has_succeeded(spec: Workload, seen: Observation, again: Collection[str]) -> bool:
-    """Whether any object of the workload has succeeded: a component of no pods, or no copies, is complete without one."""
+    """Whether any object of the workload has succeeded: a component of no pods is complete without one."""
     for one in spec.components:
         view = seen.components.get(one.name)
         if view is None or not one.completes or one.is_empty or one.name in again:
@@ -94,7 +94,9 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
     """
     found = rulings(state.policy, failures)
     whole = state.policy.success.operator is SuccessOperator.ANY
-    lost = {one.failure.component for one in found if _is_for_good(state, one, seen) and (not whole or _is_whole(one, seen))}
+    lost = {
+        one.failure.component for one in found if _is_for_good(state, one, seen) and (not whole or _is_whole(one, seen))
+    }
     held_up = _held_up(spec, state, {one.failure.component for one in found if _is_for_good(state, one, seen)})
     beyond = _beyond(spec, state.policy.success, lost, held_up) if lost or held_up else ""
     if beyond:

@@ -40,7 +40,11 @@ class Clocks:
         who, report = said.join.incarnation, said.report
         if said.sent is None:
             late = any(one.at > now for one in report.failures)
-            return edit(report, failures=tuple(edit(one, at=min(one.at, now)) for one in report.failures)) if late else report
+            return (
+                edit(report, failures=tuple(edit(one, at=min(one.at, now)) for one in report.failures))
+                if late
+                else report
+            )
         known_of = self.agents.setdefault(said.join.member, deque())
         if who not in known_of:
             known_of.append(who)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.model import Failure, FailureClass, OperationKind, Stage, State, Workload
 from holdfast.model.life.progress import StepRecord
+from holdfast.policy.failures.told import is_decided
 from holdfast.policy.values.edit import edit
 
 

@@ -46,7 +46,9 @@ def _entry(state: State, attempt: Attempt, kind: OperationKind) -> str:
         copies = "".join(f" {name}:{','.join(map(str, one))}" for name, one in attempt.replacing_copies.items())
         entry = f"{attempt.number} {kind.value} {launches}{copies}"
         # What is cut must still tell one act from another. Runs of earlier releases go on as they began.
-        digest = f" {hashlib.sha256(entry.encode()).hexdigest()[:12]}" if len(entry) > _LONGEST and state.shows_waits else ""
+        digest = (
+            f" {hashlib.sha256(entry.encode()).hexdigest()[:12]}" if len(entry) > _LONGEST and state.shows_waits else ""
+        )
         return entry[: _LONGEST - len(digest)] + digest
     turn = f" {attempt.turns}" if attempt.turns else ""
     return f"{attempt.number} {kind.value}{turn}"

@@ -182,7 +182,7 @@ def is_slow(record: StepRecord, rules: Progress) -> bool:
 
 
 def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rules: Progress) -> bool:
-    """Whether the workflow is to hear of a record: at most once a minute, and of new steps alone every five minutes, unless they fell.
+    """Whether the workflow is to hear of a record: at most once a minute; of new steps alone, every five.
 
     Args:
         told: what the workflow knows; None: nothing.

@@ -156,7 +156,11 @@ class NodeBroken(Model):
 
     node: str
     condition: Literal[
-        "HardwareFailure", "CperHardwareErrorFatal", "ReadonlyFilesystem", "XfsShutdown", "AcceleratedHardwareReady=False"
+        "HardwareFailure",
+        "CperHardwareErrorFatal",
+        "ReadonlyFilesystem",
+        "XfsShutdown",
+        "AcceleratedHardwareReady=False",
     ] = "CperHardwareErrorFatal"
     """The node condition that marks it: `type` or `type=status`."""
     lasts: Duration | None = Field(default=None, alias="for")

@@ -399,8 +399,16 @@ async def test_L32_a_pod_that_is_gone_unsaved_is_lost_also_if_another_runs_in_it
 ) -> None:
     def facts(uid: str, state: PodState) -> PodFacts:
         return PodFacts(
-            uid=uid, name=uid, namespace="ns", workload_uid="w", attempt=1, component="a", node="n", state=state,
-            created=None, revision=1,
+            uid=uid,
+            name=uid,
+            namespace="ns",
+            workload_uid="w",
+            attempt=1,
+            component="a",
+            node="n",
+            state=state,
+            created=None,
+            revision=1,
         )
 
     there = list[PodFacts]()

@@ -65,7 +65,7 @@ async def test_D27_a_kind_in_between_is_looked_for_also_where_a_component_has_it
             return {"items": [found for one in (own, made) if (found := keep(one)) is not None]}
 
     site = cast("Site", SimpleNamespace(kube=Listed()))
-    target = Target(cluster="dev", namespace="ns", name="train", workload_uid="w")
+    target = Target.model_construct(cluster="dev", namespace="ns", name="train", workload_uid="w", run_as="default")
     given = cast("RemoveInput", SimpleNamespace(target=target, objects=(), plan=plan))
     components = ((plan[0], trace({"metadata": {"name": "l", "uid": "uid-l"}})), (plan[1], trace(own)))
     between = await find_between(site, given, components, frozenset({STATEFUL}))

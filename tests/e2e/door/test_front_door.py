@@ -197,7 +197,7 @@ async def test_F4_what_was_checked_once_cannot_be_changed(door: Space):
         assert why in refused.value.message
         assert isinstance(refused.value, Invalid)
     for setting in ("workload.codeflare.dev.appwrapper/retryLimit", "holdfast.dev/retryLimit"):
-        with pytest.raises(Invalid, match="metadata.annotations: settings are immutable"):
+        with pytest.raises(Invalid, match=r"metadata\.annotations: settings are immutable"):
             await door.patch(*KIND, "train", {"metadata": {"annotations": {setting: "7"}}})
     await door.patch(*KIND, "train", {"metadata": {"annotations": {"example.com/note": "hello"}}})
     await door.patch(*KIND, "train", {"spec": {"suspend": True}})

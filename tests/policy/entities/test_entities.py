@@ -241,7 +241,9 @@ def test_D2_what_a_workload_shows_its_graph() -> None:
     holds = Condition(type=ConditionType.QUOTA_RESERVED, status=True, reason=Reason.STARTING)
     for last in (None, running, edit(running, phase=Phase.FAILED, conditions=(holds,))):
         assert found_closed("ua", last, failed=False).released
-        assert not found_closed("ua", last, failed=False, cut_off=True).released, "somebody terminated it: pods may live"
+        assert not found_closed("ua", last, failed=False, cut_off=True).released, (
+            "somebody terminated it: pods may live"
+        )
     assert found_closed("ua", edit(running, phase=Phase.FAILED), failed=False, cut_off=True).released
 
 

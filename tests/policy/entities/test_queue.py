@@ -261,16 +261,18 @@ def test_one_that_cannot_be_asked_how_it_stands_is_not_awaited() -> None:
 
 @ROW("L9", level="pure")
 def test_L9_one_that_was_submitted_anew_is_not_forgotten_with_the_one_that_had_its_name() -> None:
-    one = Life(queue(1), workloads=["a", "b"])
+    one = Life(queue(2))
     assert one.asks("a") == ["a"]
     assert one.asks("b") == []
-    seen = policy.Seen(kueue=False, workloads=("workload/dev/ns/a",))  # Somebody has terminated b.
-    for _ in range(policy.SETTLING + 1):
-        one.state, orders = policy.on_look(one.state, seen, one.now)
-    (order,) = orders
+    seen = policy.Seen(kueue=False, workloads=("workload/dev/ns/a",), gone=())  # Somebody has terminated b.
+    for _ in range(policy.SETTLING):
+        one.state, _ = policy.on_look(one.state, seen, one.now)
+    one.state, (order,) = policy.on_look(one.state, seen, one.now)
     assert order.workload == "workload/dev/ns/b"
     item = one.state.items["b"]
-    one.state = edit(one.state, items={**{key: each for key, each in one.state.items.items() if key != "b"}, "b2": item})
+    one.state = edit(
+        one.state, items={**{key: each for key, each in one.state.items.items() if key != "b"}, "b2": item}
+    )
     assert "b2" in policy.gone(one.state, order).items
     old = edit(one.state, items={**one.state.items, "b": item})
     assert "b" not in policy.gone(old, order).items

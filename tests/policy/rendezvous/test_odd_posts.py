@@ -61,7 +61,7 @@ def test_X9_a_failure_at_any_time_is_decided_on(at: datetime):
     failures = (WorkerFailure(local_rank=0, signal=9, at=at),)
     report = Report(state=MemberState.FAILED, round=1, failures=failures, since=NOW)
     assert one.hub.hears(Announcement(join=one.joins["a"], report=report), one.at)
-    one.wait(6, ("a", "b"))
+    one.wait(20, ("a", "b"))
     one.tell()
     assert one.state.members["a"].restarts == 1
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -34,8 +34,8 @@ from holdfast.worker.watch.feeds import ATTEMPT, NODE
 from holdfast.worker.watch.front_door import FrontDoor, Place
 from holdfast.worker.watch.informer import Informer, StreamSight
 from holdfast.worker.watch.pulse import Pulse
-from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
 from holdfast.worker.watch.seen import ANCHOR, POD, AttemptSeen, KindKey
+from holdfast.worker.watch.watch import Memory, WatchActivities, _Watching  # pyright: ignore[reportPrivateUsage]
 from tests.agent.virtual import in_virtual_time
 
 ROW = pytest.mark.row
@@ -114,7 +114,7 @@ def test_kinds_that_attempts_name_while_clients_are_made_are_followed_once_and_p
         one = watching(connect)
         await one.feeds.begin()
         opening = asyncio.create_task(one.feeds.open())
-        while ATTEMPT not in one.feeds._feeds:
+        while ATTEMPT not in one.feeds._feeds:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         for number in range(50):
             key = WorkloadKey("ns", f"uid-{number}")
@@ -129,7 +129,7 @@ def test_kinds_that_attempts_name_while_clients_are_made_are_followed_once_and_p
         parts = 2  # The namespaces that are followed where not all may be: those of nodes are none.
         assert len(connect.clients) == 1 + len(kinds) * (1 + parts) - parts
         (pods,) = one.feeds._feeds[POD].informers
-        assert pods._sink._put == one._cache.put_pod
+        assert cast("Any", pods)._sink._put == one._cache.put_pod
         await one.feeds.close()
 
     in_virtual_time(main())
