@@ -54,7 +54,7 @@ class _Play:
         self._end = START + (until or UNTIL)
         self._limits = limits
         self._clock = Clock()
-        self._state = submitted(spec, START)
+        self._state = edit(submitted(spec, START), shows_waits=True)  # As every run does that begins now.
         self._recorder = Recorder(self._clock, self._state)
         self._world = World(spec, self._clock, script.pods, script.nodes, self._recorder.event)
         self._inbox: list[Event] = []
