@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -162,4 +163,6 @@ def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str] | None) -
 
 def of_configuration(error: Exception) -> str:
     """Return why a kubeconfig cannot be used, without what it holds: the library's messages may quote a token. Pure."""
-    return str(error).partition("{")[0].partition("[")[0].rstrip(" :/")
+    if isinstance(error, OSError):
+        return error.strerror or str(error.reason if isinstance(error, ssl.SSLError) else "") or type(error).__name__
+    return str(error).partition("{")[0].partition("[")[0].rstrip(" :/") or type(error).__name__

@@ -115,6 +115,7 @@ class Transport:
         self._rest = _Rest(configuration)
         self._login = asyncio.Lock()
         self._logged_in = 0.0
+        self._renewal: asyncio.Future[Configuration] | None = None
 
     @classmethod
     async def connect(
@@ -140,6 +141,8 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._renewal is not None:
+            self._renewal.cancel()
         await self._rest.close()
 
     async def __aenter__(self) -> Self:
@@ -290,17 +293,25 @@ class Transport:
     async def _relogin(self) -> bool:
         """Read the credentials again, as they may have been renewed; at most once in ten seconds.
 
-        False if that was tried just now, or gives none: the server's refusal stands.
+        False if that was tried just now, or gives none: the server's refusal stands. A program that hangs is waited for
+        by the next try, and not begun a second time.
         """
+        clock = asyncio.get_running_loop().time
         async with self._login:
-            now = asyncio.get_running_loop().time()
-            if self._logged_in and now - self._logged_in < _RELOGIN_SECONDS:
+            if self._logged_in and clock() - self._logged_in < _RELOGIN_SECONDS:
                 return False
-            self._logged_in = now
+            if self._renewal is None:
+                self._renewal = asyncio.ensure_future(_configuration(self._kubeconfig, self._context))
             try:
-                async with asyncio.timeout(_RELOGIN_DEADLINE):
-                    self._configuration = await _configuration(self._kubeconfig, self._context)
-            except (ConfigException, OSError, ValueError):  # A program hangs, or a file is not readable now.
+                done, _ = await asyncio.wait({self._renewal}, timeout=_RELOGIN_DEADLINE)
+            finally:
+                self._logged_in = clock()
+            if not done:
+                return False
+            renewal, self._renewal = self._renewal, None
+            try:
+                self._configuration = renewal.result()
+            except (ConfigException, OSError, ValueError):  # The program fails, or a file is not readable now.
                 return False
             old, self._rest = self._rest, _Rest(self._configuration)
             await old.close()

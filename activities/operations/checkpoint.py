@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Self
 
 from temporalio import activity
@@ -18,9 +14,10 @@ from holdfast.activities.kube.client import Object, Unreachable
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.operations.save_requests import Answer, Asker, Standing, asker_of, request_target
 from holdfast.activities.site.deadline import Deadline
+from holdfast.activities.site.saves import by_place, digest_of_uid, told_of
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, earlier, persist
 from holdfast.model import Answers
-from holdfast.model.calls.cluster import Checkpointed, CheckpointInput, Progress
+from holdfast.model.calls.cluster import Checkpointed, CheckpointInput
 from holdfast.policy.attempt.checkpoint import is_over
 
 _POLL_FIRST = 0.1
@@ -28,9 +25,6 @@ _POLL_LAST = 2.0
 _POLL_SHARE = 0.2
 """Each poll waits a fifth of the time elapsed so far. On average, an answer is noticed late by a tenth of that time."""
 _TOLD = 4
-_PLACES = 2
-_SAVED_MAXIMUM = 65_536
-"""How many pods a heartbeat tells to have saved: it takes at most 1 MB, of 2 MB that Temporal accepts."""
 _SETTLE = 10.0
 """Seconds that a controller has to report that it is complete, after all its pods have succeeded."""
 
@@ -135,12 +129,17 @@ class Following:
         self._finished |= {facts.uid for _, facts in pods if facts.state is PodState.SUCCEEDED}
         going = [(pod, facts) for pod, facts in pods if facts.state in {PodState.RUNNING, PodState.TERMINATING}]
         left = [(pod, facts) for pod, facts in going if self._standing(facts) is not Standing.DONE]
-        said = await asker.ask_all([pod for pod, _ in left])
-        self._said |= {facts.uid: (facts, answer) for (_, facts), answer in zip(left, said, strict=True)}
+        by_uid = {facts.uid: facts for _, facts in left}
+
+        def heard(pod: Object, answer: Answer) -> None:
+            facts = by_uid[str(pod["metadata"]["uid"])]
+            self._said[facts.uid] = (facts, answer)  # At once: the round may be broken off.
+
+        await asker.ask_all([pod for pod, _ in left], heard)
 
     def _standing(self, facts: PodFacts) -> Standing:
         known = self._said.get(facts.uid)
-        if _digest(facts.uid) in self._earlier:
+        if digest_of_uid(facts.uid) in self._earlier:
             return Standing.DONE
         return known[1].standing if known is not None else Standing.SILENT
 
@@ -153,7 +152,7 @@ class Following:
     def _saved(self) -> dict[str, str]:
         """Where pods have saved their state, by the digest of their uid."""
         done = {uid: answer.uri for uid, (_, answer) in self._said.items() if answer.standing is Standing.DONE}
-        return {**self._earlier, **{_digest(uid): uri for uid, uri in done.items()}}
+        return {**self._earlier, **{digest_of_uid(uid): uri for uid, uri in done.items()}}
 
     @property
     def answers(self) -> Answers | None:
@@ -161,31 +160,8 @@ class Following:
         if self._given is None:
             return None
         answers = summed(list(self._said.values()), tuple(self._earlier.values()))
-        finished = {_digest(uid) for uid in self._finished}
+        finished = {digest_of_uid(uid) for uid in self._finished}
         return answers.model_copy(update={"finished": len(finished - self._saved.keys())})
-
-
-def by_place(saved: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return where pods have saved, by the digest of their uid, as a heartbeat tells it, which is bounded. Pure.
-
-    It tells of two places: further ones can only disagree, as the second does already. Of pods beyond `_SAVED_MAXIMUM`
-    it tells nothing: the next try counts them as unsaved, unless it finds them itself.
-    """
-    places: dict[str, list[str]] = {}
-    for digest, uri in islice(saved.items(), _SAVED_MAXIMUM):
-        place = uri if uri in places or len(places) < _PLACES else next(reversed(places))
-        places.setdefault(place, []).append(digest)
-    return {place: tuple(digests) for place, digests in places.items()}
-
-
-def told_of(before: Progress) -> dict[str, str]:
-    """Return where pods have saved, by the digest of their uid, from a heartbeat of any release. Pure."""
-    told = {digest: place for place, digests in before.places.items() for digest in digests}
-    return {_digest(uid): uri for uid, uri in before.saved.items()} | told
-
-
-def _digest(uid: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(uid.encode()).digest()[:9]).decode()
 
 
 async def _pods(site: Site, given: CheckpointInput) -> list[tuple[Object, PodFacts]]:

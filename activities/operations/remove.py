@@ -55,6 +55,8 @@ TELL_SHARE = 20.0
 """Listings of what is left are this many times the last one's duration apart, so they do not slow a large removal."""
 FOLLOW_SECONDS = 0.25
 """The longest time between polls while answers are followed: a pod that has saved may end a moment later."""
+LOOK_FIRST = 1.0
+"""Seconds that a removal asks pods before it deletes: who has saved may end at TERM."""
 FORCE_RESOURCES_AFTER = 2.0
 """Seconds that the collector has to remove resources, once their pods are force-deleted, before force removes them."""
 SETTLE_SECONDS = 0.25
@@ -288,12 +290,19 @@ class _Graceful:
                 await delete_claims(self._site, self._given.target, remains.claims, self.refused)
                 return replace(remains, refused=self.refused)
         since = owner["metadata"].get("deletionTimestamp")
-        await _delete_owners(self._site, self._given, owner, self.refused)
-        await self._following.look()  # Asking may take its time, and a walltime is over.
-        now = asyncio.get_running_loop().time()
-        await self._give_way()
-        if owner["metadata"]["uid"] not in self.refused:
-            self._deadline.dying(now, time_of(since))
+        # Who has saved says so before it ends; but asking may take its time, and a walltime is over.
+        looking = asyncio.ensure_future(self._following.look())
+        try:
+            await asyncio.wait({looking}, timeout=LOOK_FIRST)
+            await _delete_owners(self._site, self._given, owner, self.refused)
+            now = asyncio.get_running_loop().time()
+            if owner["metadata"]["uid"] not in self.refused:
+                self._deadline.dying(now, time_of(since))
+            await self._give_way()
+            await looking
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         if now - self._looked_at < max(Pulse.spread(TELL_SECONDS, TELL_LAST, TELLS_A_SECOND), TELL_SHARE * self._look):
             return None
         begun = asyncio.get_running_loop().time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -25,7 +25,7 @@ from holdfast.model.spec.checkpoint import URI_MAXIMUM
 
 ANSWER_SECONDS = 5.0
 """Seconds that an endpoint has for one response. For a longer save it answers InProgress, and is asked again."""
-ROUND_SECONDS = 10.0
+ROUND_SECONDS = 20.0
 """Seconds in which all endpoints are asked once: with many of them, each has less time for its response."""
 _LEAST_SECONDS = 0.5
 _AT_ONCE: Final = 128
@@ -59,6 +59,23 @@ class Answer:
     """False if the response is not a valid answer: `message` says what it is (row D44)."""
 
 
+Heard = Callable[[Object, Answer], None]
+
+
+def _nobody(_: Object, __: Answer) -> None: ...
+
+
+def told_to(heard: Heard, ask: Callable[[Object], Awaitable[Answer]]) -> Callable[[Object], Awaitable[Answer]]:
+    """Return what asks a pod, and tells its answer as soon as it is there."""
+
+    async def asked(pod: Object) -> Answer:
+        answer = await ask(pod)
+        heard(pod, answer)
+        return answer
+
+    return asked
+
+
 class Asker(Protocol):
     """Asks one pod at each call, and returns its answer so far."""
 
@@ -70,8 +87,8 @@ class Asker(Protocol):
         """
         ...
 
-    async def ask_all(self, pods: Sequence[Object]) -> list[Answer]:
-        """Ask all these pods once, and return their answers so far, in their order.
+    async def ask_all(self, pods: Sequence[Object], heard: Heard = _nobody) -> list[Answer]:
+        """Ask all these pods once, and return their answers so far, in their order; `heard` is told each as it comes.
 
         Raises:
             Unreachable: if the API server does not answer.
@@ -181,8 +198,8 @@ class _Annotations:
     async def __aexit__(self, *_: object) -> None:
         return
 
-    async def ask_all(self, pods: Sequence[Object]) -> list[Answer]:
-        return await each(pods, self.ask)
+    async def ask_all(self, pods: Sequence[Object], heard: Heard = _nobody) -> list[Answer]:
+        return await each(pods, told_to(heard, self.ask))
 
     async def ask(self, pod: Object) -> Answer:
         there = mapping(mapping(pod["metadata"]).get("annotations"))
@@ -248,10 +265,11 @@ class _Endpoints:
         if self._session is not None:
             await self._session.close()
 
-    async def ask_all(self, pods: Sequence[Object]) -> list[Answer]:
-        turns = math.ceil(len(pods) / _AT_ONCE)
+    async def ask_all(self, pods: Sequence[Object], heard: Heard = _nobody) -> list[Answer]:
+        open_ones = sum(str(pod["metadata"]["uid"]) not in self._answers for pod in pods)
+        turns = math.ceil(open_ones / _AT_ONCE)
         self._seconds = min(ANSWER_SECONDS, max(_LEAST_SECONDS, ROUND_SECONDS / max(turns, 1)))
-        return await each(pods, self.ask, _AT_ONCE)
+        return await each(pods, told_to(heard, self.ask), _AT_ONCE)
 
     async def ask(self, pod: Object) -> Answer:
         uid = str(pod["metadata"]["uid"])

@@ -9,6 +9,7 @@ from typing import Final
 
 from temporalio import activity
 from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -77,6 +78,10 @@ async def scale(site: Site, given: ScaleInput, tell: Tell) -> Scaled:
     """
     site.check(given.target)
     changed = given.again or (activity.in_activity() and activity.info().attempt > 1)
+    if why := unserved(site, given.target.namespace):
+        if changed:  # Part of it may be done: a worker that serves the namespace goes on.
+            raise ApplicationError(why, type=names.ERROR_UNREACHABLE)
+        return Scaled(done=False, refused=why)
     async with as_retryable_errors(), Pulse() as pulse:
         try:
             await _until_done(pulse, given, lambda: _sized(site, given, dry_run=True))
@@ -146,8 +151,6 @@ async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> boo
     found = await read_objects(site, given.target, _plan_of(given), given.attempt, lean)
     jobs = [one for one in found if one is not None and is_owned(one, given.owner_uid) and not _is_over(one)]
     wanted = size(given.pods)
-    if why := unserved(site, given.target.namespace):
-        raise _Refused(why)
     late = [one for one in jobs if {key: one["spec"].get(key) for key in wanted} != wanted]
     for one in late:
         grows = given.pods > int(one["spec"].get("parallelism") or 0)

@@ -31,6 +31,7 @@ from holdfast.activities.kube.priority import Precedence, Together
 from holdfast.activities.site.anchor_cache import KnownAnchors
 from holdfast.activities.site.permission_cache import Permits
 from holdfast.activities.site.priorities import Priorities
+from holdfast.activities.site.saves import by_place, told_of
 from holdfast.model import Interval, Limits
 from holdfast.model.calls.cluster import Progress, Target
 from holdfast.policy.failures.blindness import union
@@ -246,7 +247,7 @@ class Pulse:
         self.pods: int | None = None
         self.blind = before.blind
         self.borne = before.borne
-        self.places = before.places
+        self.places = by_place(told_of(before))
         self._borne_until = 0.0
         self._watched: Callable[[], str] | None = None
         self._task: asyncio.Task[None] | None = None

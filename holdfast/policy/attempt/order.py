@@ -99,8 +99,7 @@ def is_to_come(spec: Workload, state: State, seen: Observation) -> bool:
 
 def awaited(spec: Workload, state: State) -> set[str]:
     """Return the components whose readiness or completion must be reported at once."""
-    success = state.policy.success
-    looked_at = targets(spec, success) if success != Success() else ()
+    looked_at = targets(spec, state) if state.policy.success != Success() else ()
     return {*looked_at, *(after.component for one in spec.components for after in one.after)}
 
 

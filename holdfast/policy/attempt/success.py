@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from holdfast.model import (
     Action,
     ActionKind,
+    Component,
     Failure,
     Observation,
     Scope,
@@ -23,19 +24,30 @@ from holdfast.policy.failures.rules import Ruling, in_order, is_default, rulings
 _FAIL_AT_ONCE = Action(kind=ActionKind.FAIL, charge=None, grace=False)
 
 
-def targets(spec: Workload, success: Success) -> tuple[str, ...]:
+def targets(spec: Workload, state: State) -> tuple[str, ...]:
     """Return the components that success depends on."""
+    success = state.policy.success
     if success.components:
         return success.components
-    some = tuple(one.name for one in spec.components if one.completes)
+    some = tuple(one.name for one in spec.components if _completes(state, one))
     if success.operator is SuccessOperator.ANY and some:
         return some  # A component that is complete as soon as it exists does not show success.
     return tuple(one.name for one in spec.components)
 
 
-def wanted(spec: Workload, success: Success) -> str:
+def _completes(state: State, one: Component) -> bool:
+    """Whether a component can complete. In runs of earlier releases, only conditions of its status said so."""
+    return one.completes and (state.shows_waits or bool(one.expected_pods or one.status.complete))
+
+
+def _is_empty(one: Component) -> bool:
+    """Whether a component is complete without anything of it having run: nothing else says that it is."""
+    return one.copies == 0 or (one.is_empty and not one.status.tells_completion)
+
+
+def wanted(spec: Workload, state: State) -> str:
     """Return a message on what must be complete: `any of Job driver, Job worker is complete`."""
-    names = targets(spec, success)
+    names, success = targets(spec, state), state.policy.success
     if success == Success():
         return "all components are complete"
     if len(names) == 1:
@@ -55,16 +67,16 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
         return f"its gang has succeeded: {attempt.meeting.succeeded}"
     if attempt is None or attempt.stage is not Stage.SUBMITTED or seen is None:
         return ""
-    names = targets(spec, success)
+    names = targets(spec, state)
     again = {*due, *attempt.making}
     views = {name: seen.components.get(name) for name in names if name not in again}
     done = [name for name, view in views.items() if view is not None and view.found and view.complete]
     # Runs of earlier releases go on as they began: there, what has no pods is complete.
-    empty = {one.name for one in spec.components if one.is_empty and state.shows_waits}
+    empty = {one.name for one in spec.components if _is_empty(one) and state.shows_waits}
     if success.operator is SuccessOperator.ANY:
         done = [name for name in done if name not in empty]
-    if len(done) == len(names) and (empty.isdisjoint(names) or _has_succeeded(spec, seen, again)):
-        return wanted(spec, success)
+    if len(done) == len(names) and (empty.isdisjoint(names) or _has_succeeded(spec, state, seen, again)):
+        return wanted(spec, state)
     if success.operator is SuccessOperator.ALL:
         return ""
     # Any one of several copies is enough as well, also while other copies are made again.
@@ -76,11 +88,11 @@ def reached(spec: Workload, state: State, seen: Observation | None, due: Collect
     return f"{spec.titles(first)} {what} complete, and any of {spec.titles(names)} is enough" if first else ""
 
 
-def _has_succeeded(spec: Workload, seen: Observation, again: Collection[str]) -> bool:
+def _has_succeeded(spec: Workload, state: State, seen: Observation, again: Collection[str]) -> bool:
     """Whether any object of the workload has succeeded: a component of no pods is complete without one."""
     for one in spec.components:
         view = seen.components.get(one.name)
-        if view is None or not one.completes or one.is_empty or one.name in again:
+        if view is None or not _completes(state, one) or _is_empty(one) or one.name in again:
             continue
         if (view.found and view.complete) or (view.copies is not None and view.copies.succeeded):
             return True
@@ -98,10 +110,10 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
         one.failure.component for one in found if _is_for_good(state, one, seen) and (not whole or _is_whole(one, seen))
     }
     held_up = _held_up(spec, state, {one.failure.component for one in found if _is_for_good(state, one, seen)})
-    beyond = _beyond(spec, state.policy.success, lost, held_up) if lost or held_up else ""
+    beyond = _beyond(spec, state, lost, held_up) if lost or held_up else ""
     if beyond:
         # Other components keep their rulings: those neither end the workload nor come before the ones that do.
-        names = targets(spec, state.policy.success)
+        names = targets(spec, state)
         ending = lost.intersection(names).union(*(held_up[name] for name in names if name in held_up))
         found = [
             one._replace(action=_FAIL_AT_ONCE, lost=f"{beyond} ({title_of(one.rule)})")
@@ -152,18 +164,18 @@ def _held_up(spec: Workload, state: State, failed: Collection[str]) -> dict[str,
     return found
 
 
-def _beyond(spec: Workload, success: Success, lost: Collection[str], held_up: Mapping[str, Collection[str]]) -> str:
+def _beyond(spec: Workload, state: State, lost: Collection[str], held_up: Mapping[str, Collection[str]]) -> str:
     """Return a message on why success is out of reach with these components lost; empty if it is not.
 
     Args:
         spec: The workload.
-        success: What its policy asks for.
+        state: Its state, with what its policy asks for.
         lost: The components that have failed for good.
         held_up: The components that are never created, each with the lost ones that it waits for.
     """
-    names = targets(spec, success)
+    names = targets(spec, state)
     missed = [name for name in names if name in lost or name in held_up]
-    needs_all = success.operator is SuccessOperator.ALL
+    needs_all = state.policy.success.operator is SuccessOperator.ALL
     if not missed or (not needs_all and len(missed) < len(names)):
         return ""
     failed = [name for name in missed if name in lost]
@@ -174,7 +186,7 @@ def _beyond(spec: Workload, success: Success, lost: Collection[str], held_up: Ma
         first = [one.name for one in spec.components if one.name in causes]
         waits_for = f"{spec.titles(waits)} {'waits' if len(waits) == 1 else 'wait'} for {spec.titles(first)}"
         told.append(f"{waits_for}, which {_have(first)} failed for good")
-    return f"success is out of reach: success needs that {wanted(spec, success)}, and {', and '.join(told)}"
+    return f"success is out of reach: success needs that {wanted(spec, state)}, and {', and '.join(told)}"
 
 
 def _have(names: Collection[str]) -> str:

@@ -57,7 +57,8 @@ def found_closed(uid: str, status: Status | None, *, failed: bool, cut_off: bool
     `cut_off`: somebody ended the workflow alone. Unless its status says otherwise, pods of it may live (record 0033).
     """
     outcome = status.phase if status is not None and status.phase.ended else None
-    released = not cut_off or (status is not None and outcome is not None and not _holds(status))
+    never_ran = status is not None and status.attempt == 0
+    released = not cut_off or (status is not None and (outcome is not None or never_ran) and not _holds(status))
     if outcome is None:
         outcome = Phase.FAILED if failed else Phase.CANCELLED
     return Found(uid, outcome, admitted=True, released=released, why=_why(status) if status is not None else "")

@@ -180,13 +180,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
             return state
 
 
-def _has_told_end(state: State) -> bool:
-    """Whether a report has told the workload's outcome, or tried to: no Anchor may be made in a closed namespace."""
-    return state.told is not None and state.told.phase is state.outcome
-
-
 def _is_refused_first(spec: Workload, state: State, attempt: Attempt) -> bool:
-    """Whether a workload was refused at its first attempt: nothing of it exists, and its Anchor stays (row E10)."""
+    """Whether a workload that had its Anchor already was refused at its first attempt: it ends as without one."""
     return (
         state.shows_waits
         and spec.source.generation is None
@@ -478,8 +473,6 @@ def _wanted(spec: Workload, state: State, decision: Decision, now: datetime) -> 
             number = attempt.number if attempt is not None else 0
             why = f"proving that attempt {number} is gone and letting go of the anchor"
             return Run(OperationKind.REMOVE, why, now + LATER_FORCED_ROUND)
-        if attempt is not None and _is_refused_first(spec, state, attempt) and not _has_told_end(state):
-            return Run(OperationKind.REPORT, "showing in the cluster that it was refused")
         return End(state.outcome)
     if attempt is not None and is_clearing(state):
         why = f"deleting what is still active of attempt {attempt.number}; what has ended is kept"

@@ -75,8 +75,7 @@ def begin(spec: Workload, state: State, run: Run, now: datetime) -> State:
     attempt = state.attempt
     first = _first(spec, state, run.kind)
     creates = run.kind is OperationKind.PREPARE and creates_at_once(spec, state)
-    unshown = attempt is None or not state.anchored
-    anchors = run.kind is OperationKind.REPORT and unshown and spec.source.generation is None
+    anchors = run.kind is OperationKind.REPORT and attempt is None and spec.source.generation is None
     operation = Operation(
         kind=run.kind,
         attempt=attempt.number if attempt is not None else 0,

@@ -408,7 +408,7 @@ def _until(spec: Workload, state: State) -> str:
     waiting, parked = (attempt.waiting, attempt.parked) if attempt is not None else ((), ())
     said = filter(None, (waits(spec, waiting), waits_to_return(spec, parked)))
     later = "".join(f"; {each}" for each in said)
-    return later + (f"; it succeeds once {wanted(spec, success)}" if success != Success() else "")
+    return later + (f"; it succeeds once {wanted(spec, state)}" if success != Success() else "")
 
 
 def _deadlines(spec: Workload, state: State, now: datetime) -> tuple[Deadline, ...]:

@@ -17,8 +17,9 @@ from aiohttp import web
 from holdfast import names
 from holdfast.activities.facts.pods import PodFacts, PodState
 from holdfast.activities.operations import checkpoint, save_requests
-from holdfast.activities.operations.checkpoint import by_place, summed, told_of
+from holdfast.activities.operations.checkpoint import summed
 from holdfast.activities.operations.save_requests import Answer, Standing, address_of, asker_of, read_answer, read_body
+from holdfast.activities.site.saves import by_place, told_of
 from holdfast.activities.site.site import Pulse
 from holdfast.model import Answers, Checkpoint, CheckpointProtocol, Phase, Reason, Report
 from holdfast.model.calls.cluster import CheckpointInput, Progress, Target
@@ -417,7 +418,7 @@ async def test_L32_a_pod_that_is_gone_unsaved_is_lost_also_if_another_runs_in_it
         return [({"uid": one.uid}, one) for one in there]
 
     class Saves:
-        async def ask_all(self, asked: Any) -> list[Answer]:
+        async def ask_all(self, asked: Any, _: Any = None) -> list[Answer]:
             return [Answer(Standing.DONE, "s3://a") if one["uid"] != "c" else Answer() for one in asked]
 
     monkeypatch.setattr(checkpoint, "_pods", pods)
@@ -441,7 +442,7 @@ async def test_L32_a_pod_that_is_gone_unsaved_is_lost_also_if_another_runs_in_it
 
 
 @ROW("L32", level="pure")
-@pytest.mark.parametrize(("pods", "seconds"), [(1, 5.0), (128, 5.0), (256, 5.0), (512, 2.5), (100_000, 0.5)])
+@pytest.mark.parametrize(("pods", "seconds"), [(1, 5.0), (128, 5.0), (512, 5.0), (1024, 2.5), (100_000, 0.5)])
 async def test_L32_of_many_endpoints_each_has_less_time_so_that_a_round_ends(
     monkeypatch: pytest.MonkeyPatch, pods: int, seconds: float
 ) -> None:
