@@ -114,7 +114,7 @@ class News:
         return Batch((*events, *losses.values()), words, losses)
 
     def unsure(self, batch: Batch) -> None:
-        """Note that a batch may have been taken in: who was told to be silent, and is heard again, is news."""
+        """Note that a batch may have been taken in: a member that it lost is news once heard again, if as before too."""
         for member, loss in batch.losses.items():
             known = self.handed.get(member)
             if known is not None and known.join.pod_uid == loss.pod_uid:
@@ -130,10 +130,7 @@ class News:
         for member, loss in batch.losses.items():
             if self.losses.get(member) is loss:
                 del self.losses[member]
-            known = self.handed.get(member)
-            if known is not None and known.join.pod_uid == loss.pod_uid:
-                # If it is heard again, that is news, even if the post is the same as before.
-                del self.handed[member]
+        self.unsure(batch)
         if not any(word.report.state is MemberState.FAILED for word in self.waiting.values()):
             self.failing, self.spoken = None, set()
 

@@ -341,7 +341,7 @@ def test_L32_a_word_that_is_none_is_told_with_those_that_are():
     assert said.message == "it says 'Finished': expected one of InProgress, Complete, Failed"
 
 
-def facts(name: str) -> PodFacts:
+def facts(name: str, state: PodState = PodState.RUNNING) -> PodFacts:
     return PodFacts(
         uid=name,
         name=name,
@@ -350,7 +350,7 @@ def facts(name: str) -> PodFacts:
         attempt=1,
         component="train",
         node="",
-        state=PodState.RUNNING,
+        state=state,
         created=None,
         revision=1,
     )
@@ -398,20 +398,6 @@ def test_L19_what_a_removal_tells_the_next_try_of_saves_fits_into_a_heartbeat(pl
 async def test_L32_a_pod_that_is_gone_unsaved_is_lost_also_if_another_runs_in_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def facts(uid: str, state: PodState) -> PodFacts:
-        return PodFacts(
-            uid=uid,
-            name=uid,
-            namespace="ns",
-            workload_uid="w",
-            attempt=1,
-            component="a",
-            node="n",
-            state=state,
-            created=None,
-            revision=1,
-        )
-
     there = list[PodFacts]()
 
     async def pods(*_: Any) -> list[tuple[dict[str, Any], PodFacts]]:
@@ -428,10 +414,10 @@ async def test_L32_a_pod_that_is_gone_unsaved_is_lost_also_if_another_runs_in_it
         given: Any = SimpleNamespace(members=members)
         return await checkpoint._round(cast("Any", None), given, cast("Any", Saves()), Pulse(), seen)
 
-    there[:] = [facts("b", PodState.RUNNING), facts("c", PodState.RUNNING)]
+    there[:] = [facts("b"), facts("c")]
     answers = await look()
     assert (answers.done, answers.gone, is_over(answers, 2, 0)) == (1, 0, False)
-    there[:] = [facts("b", PodState.RUNNING), facts("a2", PodState.RUNNING), facts("c", PodState.TERMINATING)]
+    there[:] = [facts("b"), facts("a2"), facts("c", PodState.TERMINATING)]
     answers = await look()
     assert (answers.running, answers.done, answers.gone) == (2, 2, 1)
     assert is_over(answers, 2, 0)
