@@ -156,7 +156,8 @@ async def test_one_that_cannot_be_asked_stops_nobody_and_memory_outlives_runs(
     await skipping
     assert list(cluster.looks[-1].refused) == ["workload/local/team/broken"]
     cluster.seen = due()
-    await env.sleep(BROKER.every * (CYCLES_MAXIMUM + 10))
+    for _ in range(CYCLES_MAXIMUM // 10 + 1):
+        await env.sleep(BROKER.every * 10)  # One call may take half a minute, which a busy machine needs for them all.
     assert (await handle.describe()).run_id != first
     status = await run.status()
     assert status.cycle > CYCLES_MAXIMUM
