@@ -286,6 +286,7 @@ async def test_the_end_of_the_attempt_ends_the_rendezvous_a_keep_alive_later(ope
     await gang.ends()
     assert (await gang.ask()).ending
     assert gang.kinds == {"a": "Finish", "b": "Finish"}
+    await env.sleep(31)
     await asyncio.wait_for(gang.handle.result(), 30)
     assert await gang.workload.query("told") == []
 
