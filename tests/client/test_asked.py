@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -12,10 +12,12 @@ from temporalio.client import Client
 from holdfast import names
 from holdfast.client import silence
 from holdfast.client.connection import Place
-from holdfast.client.entities.provisioner import node_book
+from holdfast.client.entities import provisioner
+from holdfast.client.entities.provisioner import ProvisionerRun, node_book
 from holdfast.client.entities.queue import place_of
 from holdfast.errors import HoldfastError, NotReachable
-from tests.client.test_explain import LINE, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
+from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
+from tests.client.test_explain import LINE, NOW, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
 
 PLACE = Place("127.0.0.1:7233", "default")
 OTHER = LINE.model_copy(update={"uid": "another", "position": 1})
@@ -55,3 +57,40 @@ async def test_a_monitor_that_no_worker_answers_for_is_not_taken_for_temporal_th
     assert isinstance(error, HoldfastError)
     assert not isinstance(error, NotReachable)
     assert "no worker answers" in str(error)
+
+
+def a_request(node: str, at: datetime) -> NodeRequest:
+    return NodeRequest(number=1, node=node, action=NodeAction.BOOT, at=at)
+
+
+def an_outcome(of: NodeRequest) -> NodeOutcome:
+    return NodeOutcome(
+        number=of.number, node=of.node, action=of.action, result=Result.DONE, asked_at=of.at, ended_at=NOW
+    )
+
+
+@pytest.mark.row("L15", level="pure")
+async def test_L15_whoever_waits_for_a_request_is_not_told_anothers_of_the_same_number(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A provisioner that is begun anew counts from 1 again."""
+    monkeypatch.setattr(provisioner, "_LOOK_SECONDS", 0.01)
+    ours, others = a_request("a", NOW), a_request("a", NOW + timedelta(minutes=1))
+    run = ProvisionerRun(cast(Client, None), PLACE, "dev")
+    told = list[ProvisionerStatus]()
+
+    async def status(*_: Any) -> ProvisionerStatus:
+        return told.pop(0)
+
+    monkeypatch.setattr(ProvisionerRun, "_status", status)
+    base = ProvisionerStatus(cluster="dev", message="", at_once=1)
+    told[:] = [
+        base.model_copy(update={"pending": (ours,)}),
+        base.model_copy(update={"outcomes": (an_outcome(others), an_outcome(ours))}),
+    ]
+    assert (await run.ended(ours)).asked_at == NOW
+    for anew in ({"outcomes": (an_outcome(others),)}, {"pending": (others,)}):
+        told[:] = [base.model_copy(update=anew), base]
+        with pytest.raises(HoldfastError, match="request 1: nothing is known of it any more"):
+            await run.ended(ours)
+        assert told == [base], "it does not wait for another's"

@@ -108,8 +108,11 @@ class ProvisionerRun:
         """
         return Checked.model_validate(await self._update(names.UPDATE_CHECK, node, seconds=_CHECK))
 
-    async def ended(self, number: int) -> NodeOutcome:
+    async def ended(self, request: NodeRequest) -> NodeOutcome:
         """Wait until a request has ended, however long that takes, and even if Temporal or the workers are away.
+
+        A provisioner that is begun anew counts from 1 again: another's request may have the number by then, but not
+        also the time at which this one was made.
 
         Raises:
             HoldfastError: if the provisioner no longer knows the request.
@@ -118,11 +121,13 @@ class ProvisionerRun:
         while True:
             # A provisioner that was told to stop ends with its last request. A closed one still reports that outcome.
             told = await patience.ask(lambda: self._status(QueryRejectCondition.NONE))
-            outcome = next((one for one in told.outcomes if one.number == number), None)
-            if outcome is not None:
-                return outcome
-            if not any(one.number == number for one in told.pending):
-                raise HoldfastError(f"request {number}: nothing is known of it any more: see its workflow's history")
+            for outcome in told.outcomes:
+                if (outcome.number, outcome.asked_at) == (request.number, request.at):
+                    return outcome
+            if not any((one.number, one.at) == (request.number, request.at) for one in told.pending):
+                raise HoldfastError(
+                    f"request {request.number}: nothing is known of it any more: see its workflow's history"
+                )
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _update(self, name: str, argument: Any, *, seconds: float) -> Any:
