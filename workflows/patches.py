@@ -21,6 +21,7 @@ CONTINUED: Final = "a-memory-needs-a-run-before"
 HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 WITHDRAWN: Final = "a-stall-is-withdrawn"
 ABOUT: Final = "an-order-is-about-one-submission"
+REVOKED: Final = "a-configuration-revokes-an-end"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -34,6 +35,7 @@ SINCE: Final = {
     WITHDRAWN: "0.3",
     names.PATCH_SLEEPS: "0.3",
     ABOUT: "0.3",
+    REVOKED: "0.3",
 }
 """The release that brought each patch."""
 

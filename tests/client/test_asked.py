@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.client import silence
 from holdfast.client.connection import Place
 from holdfast.client.entities import provisioner
 from holdfast.client.entities.provisioner import ProvisionerRun, node_book
-from holdfast.client.entities.queue import place_of
+from holdfast.client.entities.queue import QueueRun, place_of
 from holdfast.errors import HoldfastError, NotReachable
 from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
 from tests.client.test_explain import LINE, NOW, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
@@ -57,6 +60,32 @@ async def test_a_monitor_that_no_worker_answers_for_is_not_taken_for_temporal_th
     assert isinstance(error, HoldfastError)
     assert not isinstance(error, NotReachable)
     assert "no worker answers" in str(error)
+
+
+class Ending:
+    """A Temporal with a queue that ends, as it was told to, before a configuration reaches it."""
+
+    def __init__(self) -> None:
+        self.calls = list[str]()
+
+    async def start_workflow(self, *_: Any, **__: Any) -> None:
+        self.calls.append("start")
+        if len(self.calls) == 1:
+            raise WorkflowAlreadyStartedError(QUEUE, names.QUEUE_WORKFLOW)
+
+    def get_workflow_handle(self, *_: Any, **__: Any) -> Any:
+        async def execute_update(*_: Any, **__: Any) -> Any:
+            self.calls.append("configure")
+            raise RPCError("workflow execution already completed", RPCStatusCode.NOT_FOUND, b"")
+
+        return SimpleNamespace(execute_update=execute_update)
+
+
+@pytest.mark.row("L9", level="pure")
+async def test_L9_a_queue_that_ends_as_it_is_applied_is_there_afterwards():
+    temporal: Any = Ending()
+    await QueueRun(temporal, PLACE, QUEUE).apply(QUEUE_STANDS.queue)
+    assert temporal.calls == ["start", "configure", "start"]
 
 
 def a_request(node: str, at: datetime) -> NodeRequest:

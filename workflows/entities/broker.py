@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.calls.broker import AskDone, AskInput, WeighInput
     from holdfast.model.entities.broker import Asked, Broker, BrokerState, BrokerStatus, Weighed
     from holdfast.policy.entities import broker as policy
+    from holdfast.workflows import patches
     from holdfast.workflows.entity import Entity, read, refuse_memory, start
 
 CYCLES_MAXIMUM: Final = 200
@@ -140,8 +141,13 @@ class CheckpointBroker(Entity):
 
     @workflow.update(name=names.UPDATE_CONFIGURE, description="Change its cycle, its numbers, how many save at once")
     def configure(self, broker: Broker) -> BrokerStatus:
-        """Change the configuration from now on; all running workloads are weighed again at once."""
+        """Change the configuration from now on; all running workloads are weighed again at once.
+
+        A broker that was to end goes on: it may still be in a cycle, and a user who configures it wants it to exist.
+        """
         assert self._state is not None
+        if self._over and workflow.patched(patches.REVOKED):
+            self._over = ""
         self._state, self._changed = policy.configured(self._state, broker), True
         return policy.status(self._state)
 

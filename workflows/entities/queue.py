@@ -192,6 +192,8 @@ class QueueWorkflow(Entity):
         """Change its quota, strategy or stop policy from now on; admitted workloads stay."""
         assert self._state is not None
         self._given = queue
+        if self._closing and workflow.patched(patches.REVOKED):
+            self._closing = ""  # It arrived before this did, in the same task: what came later counts.
         return policy.status(policy.configured(self._state, queue))
 
     @configure.validator

@@ -134,6 +134,15 @@ class Configured(Generic[Given, Told]):
             HoldfastError: if it exists, and no worker answers for it.
             NotReachable: if Temporal does not answer.
         """
+        if not await self._begun(given):
+            try:
+                await self.configure(given)
+            except NotThere:  # It ended meanwhile.
+                if not await self._begun(given):
+                    raise
+
+    async def _begun(self, given: Given) -> bool:
+        """Create it; return whether none existed."""
         try:
             with refusals(self.place):
                 await self.client.start_workflow(
@@ -147,7 +156,8 @@ class Configured(Generic[Given, Told]):
                     static_summary=given.summary,
                 )
         except WorkflowAlreadyStartedError:
-            await self.configure(given)
+            return False
+        return True
 
     def _read(self, found: Any) -> Told:
         return self.told.model_validate(found)  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
