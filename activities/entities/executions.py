@@ -28,7 +28,7 @@ _RUNS_READ: Final = 10
 _EXECUTIONS: Final = {
     WorkflowExecutionStatus.RUNNING: Execution.RUNNING,
     WorkflowExecutionStatus.COMPLETED: Execution.ENDED,
-    WorkflowExecutionStatus.CANCELED: Execution.ENDED,
+    WorkflowExecutionStatus.CANCELED: Execution.CANCELLED,
     WorkflowExecutionStatus.CONTINUED_AS_NEW: Execution.RUNNING,
     WorkflowExecutionStatus.FAILED: Execution.FAILED,
     WorkflowExecutionStatus.TERMINATED: Execution.LOST,

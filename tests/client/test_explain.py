@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.client import run as run_module
 from holdfast.client.connection import Place
+from holdfast.client.entities.health import of_cluster
 from holdfast.client.run import Run
 from holdfast.model import Explanation, Phase, Reason
 from holdfast.model.entities.queue import Queue, QueueLine, QueueStatus
@@ -32,6 +34,7 @@ WORKLOAD = names.workflow_id("dev", "research", "train")
 QUEUE = names.queue_id("dev", "gpus")
 RENDEZVOUS = names.rendezvous_id("dev", "research", "train")
 WATCH = names.watch_workflow_id("dev")
+BROKER, PROVISIONER = names.broker_id("dev"), names.provisioner_id("dev")
 UID = "0000-1"
 
 
@@ -47,11 +50,20 @@ class Temporal:
         """So many queries of entities are to be under way before any of them is answered."""
         self.continued = False
         """Whether the run that a query finds has just been followed by a new one."""
+        self.saves = False
+        """Whether the workload saves its state."""
         self._met = asyncio.Event()
         self.workflow_service = SimpleNamespace(describe_task_queue=self._describe_task_queue)
 
     async def _describe_task_queue(self, _request: DescribeTaskQueueRequest) -> DescribeTaskQueueResponse:
         return DescribeTaskQueueResponse()
+
+    async def list_workflows(self, query: str) -> AsyncIterator[Any]:
+        kinds = {names.WORKLOAD_WORKFLOW: WORKLOAD, names.BROKER_WORKFLOW: BROKER}
+        for kind, workflow_id in kinds.items():
+            word = _WORDS.get(self.there[workflow_id], "Running") if workflow_id in self.there else ""
+            if word and f"WorkflowType = '{kind}'" in query and f"'{word}'" in query:
+                yield self._description(workflow_id)
 
     def get_workflow_handle(self, workflow_id: str, **_: Any) -> Any:
         async def describe(**_: Any) -> Any:
@@ -85,7 +97,12 @@ class Temporal:
                 reason=Reason.QUEUED,
                 since=NOW,
             ).model_dump(mode="json", by_alias=True)
-            return {names.MEMO_QUEUED: True, names.MEMO_UID: UID, names.MEMO_STATUS: pending}
+            return {
+                names.MEMO_QUEUED: True,
+                names.MEMO_UID: UID,
+                names.MEMO_STATUS: pending,
+                names.MEMO_SAVES: self.saves,
+            }
 
         return SimpleNamespace(
             id=workflow_id,
@@ -101,6 +118,8 @@ class Temporal:
 
 
 RUNNING = WorkflowExecutionStatus.RUNNING
+_WORDS = {WorkflowExecutionStatus.FAILED: "Failed"}
+"""Of statuses, as a list's filter has them."""
 EXPLAINED = Explanation(
     name="train",
     phase=Phase.PENDING,
@@ -174,6 +193,32 @@ async def test_D2_another_entity_that_is_away_does_not_hide_the_place_in_the_que
     view = await run_of(temporal).explain()
     assert [one.partition(":")[0] for one in view.entities] == ["cluster watch"]
     assert view.queue == "gpus: place 3 of 4: 2 more GPUs are needed"
+
+
+@pytest.mark.row("D2", level="pure")
+async def test_D2_one_that_saves_reads_that_its_broker_and_its_provisioner_are_away() -> None:
+    there = dict.fromkeys((WORKLOAD, WATCH, QUEUE), RUNNING)
+    away = {BROKER: WorkflowExecutionStatus.TERMINATED, PROVISIONER: WorkflowExecutionStatus.CANCELED}
+    temporal = Temporal(there | away, answered(WORKLOAD, QUEUE))
+    temporal.workflow_service.get_workflow_execution_history_reverse = _no_events
+    temporal.saves = True
+    assert [one.partition(" at ")[0] for one in (await run_of(temporal).explain()).entities] == [
+        "provisioner: its workflow was cancelled",
+        "checkpoint broker: its workflow was terminated",
+    ]
+    temporal.saves = False
+    assert [one.partition(":")[0] for one in (await run_of(temporal).explain()).entities] == ["provisioner"]
+
+
+@pytest.mark.row("D2", level="pure")
+async def test_D2_doctor_names_a_broker_that_failed_and_that_somebody_needs() -> None:
+    temporal: Any = Temporal({WATCH: RUNNING, BROKER: WorkflowExecutionStatus.FAILED}, {})
+    temporal.workflow_service.get_workflow_execution_history_reverse = _no_events
+    found = [(each.workflow_id, each.verdict.healthy) for each in await of_cluster(temporal, "dev")]
+    assert found == [(WATCH, True)], "nobody saves"
+    temporal.there[WORKLOAD], temporal.saves = RUNNING, True
+    found = [(each.workflow_id, each.verdict.healthy) for each in await of_cluster(temporal, "dev")]
+    assert found == [(WATCH, True), (BROKER, False)]
 
 
 async def _no_events(*_: Any, **__: Any) -> Any:

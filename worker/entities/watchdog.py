@@ -126,10 +126,7 @@ class Watchdog:
 
     async def _listed(self, entity: Entity) -> list[str]:
         """Return the ids of running entities, and of those that did not end by themselves."""
-        prefix = entity.prefix(self._place.settings.cluster)
-        which = f"WorkflowId STARTS_WITH '{prefix}'" if entity.several else f"WorkflowId = '{prefix}'"
-        ends = "'Terminated', 'TimedOut'" + ("" if entity.fails_as_result else ", 'Failed'")
-        query = f"WorkflowType = '{entity.type}' AND {which} AND ExecutionStatus IN ('Running', {ends})"
+        query = entity.query_watched(self._place.settings.cluster)
         at, found = time.monotonic(), dict[str, bool]()
         self._left = {run: until for run, until in self._left.items() if until > at}
         async for execution in self._place.client.list_workflows(query):

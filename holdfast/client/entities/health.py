@@ -61,7 +61,8 @@ async def unhealthy(
     """Return the unhealthy entities among those that a workload depends on."""
     memo: dict[str, Any] = dict(await workload.memo())
     queue = workload.typed_search_attributes.get(_QUEUE) if memo.get(names.MEMO_QUEUED) else ""
-    needs = needs_of(workload.id, queue=queue or "", graph=str(memo.get(names.MEMO_GRAPH, "")), gang=gang)
+    graph, saves = str(memo.get(names.MEMO_GRAPH, "")), bool(memo.get(names.MEMO_SAVES))
+    needs = needs_of(workload.id, queue=queue or "", graph=graph, gang=gang, saves=saves)
     try:
         found = await asyncio.gather(*(standing(client, *need) for need in needs))
     except RPCError:
@@ -80,8 +81,7 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
         if entity.source is Source.SETTINGS:
             wanted.append((entity, entity.prefix(cluster)))
             continue
-        query = f"{entity.query(cluster)} AND ExecutionStatus IN ('Running', 'Terminated', 'TimedOut')"
-        listed = {execution.id async for execution in client.list_workflows(query)}
+        listed = {execution.id async for execution in client.list_workflows(entity.query_watched(cluster))}
         wanted += [(entity, workflow_id) for workflow_id in sorted(listed)]
 
     async def look_at(entity: Entity, workflow_id: str) -> EntityStanding | None:
@@ -93,7 +93,7 @@ async def of_cluster(client: Client, cluster: str) -> list[EntityStanding]:
                 return found if found.execution is not Execution.ABSENT else None
             from holdfast.activities.entities.dependents import depended_on
 
-            away = found.execution is Execution.LOST
+            away = found.execution is not Execution.ABSENT and not found.verdict.healthy
             return found if away and await depended_on(client, entity.type, workflow_id) else None
 
     looked = await asyncio.gather(*(look_at(*each) for each in wanted))

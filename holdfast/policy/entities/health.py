@@ -55,12 +55,22 @@ class Entity:
     several: bool = False
     fails_as_result: bool = False
     """Whether a failed workflow is a final result, as for a graph that failed."""
+    ends_if_cancelled: bool = False
+    """Whether a cancellation through Temporal tells it to end, as its command does; it cuts off any other."""
 
     def query(self, cluster: str) -> str:
         """Return Temporal's list filter for a cluster's entities of this kind, open and closed."""
         prefix = self.prefix(cluster)
         which = f"WorkflowId STARTS_WITH '{prefix}'" if self.several else f"WorkflowId = '{prefix}'"
         return f"WorkflowType = '{self.type}' AND {which}"
+
+    def query_watched(self, cluster: str) -> str:
+        """Return the filter for those of them that run, and those that did not end by a decision."""
+        ends = ["Running", "Terminated", "TimedOut"]
+        ends += [] if self.fails_as_result else ["Failed"]
+        ends += [] if self.ends_if_cancelled else ["Canceled"]
+        listed = ", ".join(f"'{end}'" for end in ends)
+        return f"{self.query(cluster)} AND ExecutionStatus IN ({listed})"
 
     def name_of(self, workflow_id: str) -> str:
         """Return the name, for people, of the entity with this id: `queue gpus`."""
@@ -104,6 +114,7 @@ ENTITIES: Final = (
         source=Source.DOCUMENT,
         needed_by="every workload of the cluster that saves its state",
         meanwhile="nobody is asked to save",
+        ends_if_cancelled=True,
     ),
     Entity(
         type=names.QUEUE_WORKFLOW,
@@ -114,6 +125,7 @@ ENTITIES: Final = (
         meanwhile="no workload is admitted",
         several=True,
         fails_as_result=True,
+        ends_if_cancelled=True,
     ),
     Entity(
         type=names.GRAPH_WORKFLOW,
@@ -124,6 +136,7 @@ ENTITIES: Final = (
         meanwhile="no other workload of it begins",
         several=True,
         fails_as_result=True,
+        ends_if_cancelled=True,
     ),
     Entity(
         type=names.RENDEZVOUS_WORKFLOW,
@@ -156,7 +169,9 @@ class Execution(StrEnum):
     """Temporal knows no run."""
     RUNNING = "Running"
     ENDED = "Ended"
-    """It completed, or was cancelled, by its own decision or a person's."""
+    """It completed, by its own decision or a person's."""
+    CANCELLED = "Cancelled"
+    """It was cancelled through Temporal, and did not complete."""
     FAILED = "Failed"
     LOST = "Lost"
     """It was terminated, or timed out."""
@@ -234,6 +249,10 @@ def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta, firs
             return _absent(entity)
         case Execution.FAILED if entity.fails_as_result:
             return _WELL
+        case Execution.CANCELLED if entity.ends_if_cancelled:
+            return _WELL
+        case Execution.CANCELLED:
+            return Verdict(healthy=False, act=Act.BEGIN, says=f"its workflow was cancelled{_at(sight)}")
         case Execution.FAILED:
             # An entity that fails as soon as it starts is not restarted in a tight loop.
             waits = sight.since is not None and now - sight.since < min(patience, PAUSE)
@@ -335,7 +354,7 @@ def sentence(entity: Entity, workflow_id: str, verdict: Verdict) -> str:
 
 
 def needs_of(
-    workflow_id: str, *, queue: str = "", graph: str = "", gang: bool = False
+    workflow_id: str, *, queue: str = "", graph: str = "", gang: bool = False, saves: bool = False
 ) -> tuple[tuple[Entity, str], ...]:
     """Return the entities that a workload depends on, each with its workflow's id.
 
@@ -344,12 +363,17 @@ def needs_of(
         queue: the queue that admits it; empty if it has none.
         graph: the graph that it belongs to; empty if it has none.
         gang: whether its members meet in a rendezvous.
+        saves: whether it saves its state on request.
     """
     cluster, namespace, name = names.parse_workflow_id(workflow_id)
     found = [
         (names.CLUSTER_WATCH_WORKFLOW, names.watch_workflow_id(cluster)),
         (names.NODE_MONITOR_WORKFLOW, names.node_monitor_id(cluster)),
+        # A node that falls silent is powered off before the workload's pods on it are replaced.
+        (names.PROVISIONER_WORKFLOW, names.provisioner_id(cluster)),
     ]
+    if saves:
+        found.append((names.BROKER_WORKFLOW, names.broker_id(cluster)))
     if queue:
         found.append((names.QUEUE_WORKFLOW, names.queue_id(cluster, queue)))
     if graph:
@@ -363,7 +387,7 @@ def concerns(entity: Entity, execution: Execution) -> bool:
     """Whether the state of an entity that a workload depends on is shown for the workload.
 
     An absent entity matters only if it must exist: a queue and a graph existed before the workload. A rendezvous starts
-    with an attempt, and the workers' settings decide whether a cluster has a node monitor.
+    with an attempt, and whoever runs the cluster decides whether it has a node monitor, a provisioner, a broker.
     """
     return execution is not Execution.ABSENT or entity.type in {names.QUEUE_WORKFLOW, names.GRAPH_WORKFLOW}
 

@@ -45,12 +45,14 @@ ROW = pytest.mark.row("D2", level="pure")
 NOW = datetime(2026, 1, 31, 2, 15, tzinfo=UTC)
 PATIENCE = timedelta(seconds=30)
 LONG, SHORT = NOW - timedelta(seconds=60), NOW - timedelta(seconds=5)
-RUNNING, LOST, FAILED = Execution.RUNNING, Execution.LOST, Execution.FAILED
-WATCH, MONITOR, QUEUE, GRAPH, RENDEZVOUS = (
+RUNNING, LOST, FAILED, CANCELLED = Execution.RUNNING, Execution.LOST, Execution.FAILED, Execution.CANCELLED
+WATCH, MONITOR, PROVISIONER, BROKER, QUEUE, GRAPH, RENDEZVOUS = (
     entity_of(one)
     for one in (
         names.CLUSTER_WATCH_WORKFLOW,
         names.NODE_MONITOR_WORKFLOW,
+        names.PROVISIONER_WORKFLOW,
+        names.BROKER_WORKFLOW,
         names.QUEUE_WORKFLOW,
         names.GRAPH_WORKFLOW,
         names.RENDEZVOUS_WORKFLOW,
@@ -68,6 +70,14 @@ CASES: dict[str, tuple[Entity, Execution, dict[str, Any], bool, Act]] = {
     "a monitor is terminated": (MONITOR, LOST, {"since": SHORT}, False, Act.BEGIN),
     "ended as it was told to": (QUEUE, Execution.ENDED, {"since": LONG}, True, Act.NOTHING),
     "a watch that was told to stop": (WATCH, Execution.ENDED, {"since": LONG}, True, Act.NOTHING),
+    "a watch that was cancelled": (WATCH, CANCELLED, {"since": SHORT}, False, Act.BEGIN),
+    "a monitor that was cancelled": (MONITOR, CANCELLED, {"since": SHORT}, False, Act.BEGIN),
+    "a provisioner that was cancelled": (PROVISIONER, CANCELLED, {"since": SHORT}, False, Act.BEGIN),
+    "a rendezvous that was cancelled": (RENDEZVOUS, CANCELLED, {"since": SHORT}, False, Act.BEGIN),
+    "a broker ends when it is cancelled": (BROKER, CANCELLED, {"since": SHORT}, True, Act.NOTHING),
+    "a queue ends when it is cancelled": (QUEUE, CANCELLED, {"since": SHORT}, True, Act.NOTHING),
+    "a graph ends when it is cancelled": (GRAPH, CANCELLED, {"since": SHORT}, True, Act.NOTHING),
+    "a broker that failed": (BROKER, FAILED, {"since": LONG}, False, Act.BEGIN),
     "a graph that failed is a result": (GRAPH, FAILED, {"since": LONG}, True, Act.NOTHING),
     "a rendezvous that failed": (RENDEZVOUS, FAILED, {"since": LONG}, False, Act.BEGIN),
     "a watch that fails at once is not begun at once": (WATCH, FAILED, {"since": SHORT}, False, Act.NOTHING),
@@ -162,12 +172,21 @@ def test_D2_every_entity_is_in_the_table_with_an_id_of_its_own() -> None:
 @ROW
 def test_D2_a_workload_needs_what_it_names() -> None:
     place = names.workflow_id("local", "team", "w")
-    assert [one for _, one in needs_of(place)] == ["cluster-watch/local", "node-monitor/local"]
-    assert [one for _, one in needs_of(place, queue="gpus", graph="g", gang=True)][2:] == [
+    assert [one for _, one in needs_of(place)] == ["cluster-watch/local", "node-monitor/local", "provisioner/local"]
+    assert [one for _, one in needs_of(place, queue="gpus", graph="g", gang=True, saves=True)][3:] == [
+        "checkpoint-broker/local",
         "queue/local/gpus",
         "graph/local/team/g",
         "rendezvous/local/team/w",
     ]
+
+
+@ROW
+def test_D2_those_that_failed_or_were_cancelled_are_listed_unless_they_ended_so() -> None:
+    ends = {one.title: one.query_watched("local").partition("ExecutionStatus IN ")[2] for one in ENTITIES}
+    assert ends["checkpoint broker"] == "('Running', 'Terminated', 'TimedOut', 'Failed')"
+    assert ends["queue"] == ends["graph"] == "('Running', 'Terminated', 'TimedOut')"
+    assert ends["rendezvous"] == "('Running', 'Terminated', 'TimedOut', 'Failed', 'Canceled')"
 
 
 # A graph.
