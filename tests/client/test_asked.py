@@ -117,9 +117,9 @@ async def test_L15_whoever_waits_for_a_request_is_not_told_anothers_of_the_same_
         base.model_copy(update={"pending": (ours,)}),
         base.model_copy(update={"outcomes": (an_outcome(others), an_outcome(ours))}),
     ]
-    assert (await run.ended(ours)).asked_at == NOW
+    assert (await run.ended(ours.number, ours.at)).asked_at == NOW
     for anew in ({"outcomes": (an_outcome(others),)}, {"pending": (others,)}):
         told[:] = [base.model_copy(update=anew), base]
         with pytest.raises(HoldfastError, match="request 1: nothing is known of it any more"):
-            await run.ended(ours)
+            await run.ended(ours.number, ours.at)
         assert told == [base], "it does not wait for another's"

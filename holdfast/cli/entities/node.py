@@ -131,7 +131,7 @@ def _ask(place: Place, output: Output, *, wait: bool, **asked: Any) -> None:
             if wait:
                 # Print the number now: the request continues even if this terminal closes.
                 typer.echo(f"request {request.number}, {verb_of(request.action)} {request.node}: asked", err=True)
-            return request, await provisioner.ended(request) if wait else None
+            return request, await provisioner.ended(request.number, request.at) if wait else None
 
     request, outcome = asyncio.run(go())
     words = f"request {request.number}, {verb_of(request.action)} {request.node}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError, WorkflowUpdateFailedError
@@ -108,11 +109,13 @@ class ProvisionerRun:
         """
         return Checked.model_validate(await self._update(names.UPDATE_CHECK, node, seconds=_CHECK))
 
-    async def ended(self, request: NodeRequest) -> NodeOutcome:
+    async def ended(self, number: int, at: datetime | None = None) -> NodeOutcome:
         """Wait until a request has ended, however long that takes, and even if Temporal or the workers are away.
 
-        A provisioner that is begun anew counts from 1 again: another's request may have the number by then, but not
-        also the time at which this one was made.
+        Args:
+            number: the request's number.
+            at: when it was made. A provisioner that is begun anew counts from 1 again, so that another's request may
+                have the number by then, but not also this time; None if that does not matter.
 
         Raises:
             HoldfastError: if the provisioner no longer knows the request.
@@ -122,12 +125,10 @@ class ProvisionerRun:
             # A provisioner that was told to stop ends with its last request. A closed one still reports that outcome.
             told = await patience.ask(lambda: self._status(QueryRejectCondition.NONE))
             for outcome in told.outcomes:
-                if (outcome.number, outcome.asked_at) == (request.number, request.at):
+                if outcome.number == number and at in {None, outcome.asked_at}:
                     return outcome
-            if not any((one.number, one.at) == (request.number, request.at) for one in told.pending):
-                raise HoldfastError(
-                    f"request {request.number}: nothing is known of it any more: see its workflow's history"
-                )
+            if not any(one.number == number and at in {None, one.at} for one in told.pending):
+                raise HoldfastError(f"request {number}: nothing is known of it any more: see its workflow's history")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _update(self, name: str, argument: Any, *, seconds: float) -> Any:

@@ -114,7 +114,7 @@ class News:
         return Batch((*events, *losses.values()), words, losses)
 
     def unsure(self, batch: Batch) -> None:
-        """Note that a batch may have been taken in: a member that it lost is news once heard again, if as before too."""
+        """Note that a batch may have been taken in: whom it lost is news once heard again, even if it is as before."""
         for member, loss in batch.losses.items():
             known = self.handed.get(member)
             if known is not None and known.join.pod_uid == loss.pod_uid:

@@ -188,7 +188,7 @@ async def work_machines(entities: Entities, driver: Driver, seconds: float, rng:
             force = action is NodeAction.POWER_OFF
             ask = NodeAsk(node=machine, action=action, by="chaos", why="it is its turn", force=force)
             request = await _requested(run, driver, ask)
-            outcome = await run.ended(request.number)
+            outcome = await run.ended(request.number, request.at)
             done += 1
             if outcome.result is not Result.DONE:
                 found.append(f"provisioner: {action} of {machine} ended {outcome.result}: {outcome.said}")

@@ -172,11 +172,10 @@ async def test_L15_a_caller_gets_its_number_the_same_for_the_same_or_a_clear_ref
         await ask(run, NodeAction.BOOT, "A node")
     with pytest.raises(HoldfastError, match="why: missing"):
         await ask(run, NodeAction.RELEASE, "a")
-    asked = await run.request(NodeAsk(node="nobody", action=NodeAction.WIPE))
-    unknown: NodeOutcome = await run.ended(asked)
+    unknown: NodeOutcome = await run.ended(await ask(run, NodeAction.WIPE, "nobody"))
     assert (unknown.result, unknown.said) == (Result.REFUSED, "there is no node nobody")
     with pytest.raises(HoldfastError, match="request 99: nothing is known of it"):
-        await run.ended(asked.model_copy(update={"number": 99}))
+        await run.ended(99)
     await handle.signal(SIGNAL_STOP)
     assert (await run.status()).pending, "it ends once nothing is left to be done"
     machines.away = False
@@ -191,13 +190,13 @@ async def test_L15_what_takes_hours_goes_on_from_its_progress_and_memory_outlive
     run, handle = await begun(env)
     first = (await handle.describe()).run_id
     machines.waits = 30
-    asked = await run.request(NodeAsk(node="a", action=NodeAction.WIPE))
+    number = await ask(run, NodeAction.WIPE, "a")
     await stands(run, "it has begun", lambda told: told.pending and told.pending[0].progress.ordered)
     await handle.signal(SIGNAL_AT_ONCE, 3)
     await env.sleep(timedelta(hours=1))
     assert (await handle.describe()).run_id != first, "other numbers begin a new run"
     assert (await run.status()).at_once == 3
-    outcome = await run.ended(asked)
+    outcome = await run.ended(number)
     assert outcome.result is Result.DONE
     assert len(machines.tried) == 31
     assert all(one.request.progress.ordered for one in machines.given[1:])
