@@ -13,8 +13,9 @@ from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems
 from holdfast.formats.native_resource import KIND, RESOURCE
 from holdfast.formats.nesting import nested
 from holdfast.formats.pods import infer, status_problems, status_rule
-from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, without_queue
+from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, warn, without_queue
 from holdfast.formats.registry import Context, Format
+from holdfast.formats.settings import known_name, unhyphenated
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Source, Status, Workload
 from holdfast.profiles.manifests import POLICY
@@ -169,6 +170,11 @@ def _unwrapped(content: Json, problems: list[Problem]) -> Json:
             Problem(f"metadata.labels[{LABEL_QUEUE}]", f"contradicts spec.queue, which is {spec['queue']!r}", queue)
         )
     metadata = without_queue({"metadata": metadata})["metadata"]
+    annotations = metadata.get("annotations")
+    for key in cast("Json", annotations) if isinstance(annotations, dict) else ():
+        written = str(key).removeprefix(f"{names.GROUP}/")
+        if written != key and (known_name(written) or unhyphenated(written)):
+            warn(f"metadata.annotations[{key}]: is ignored: the settings of a {KIND} are fields of its spec")
     taken = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key) is not None}
     if "uid" in metadata and isinstance(taken.get("labels"), dict):
         # In a cluster it has our marks, too, which are no labels of its pods.

@@ -13,7 +13,7 @@ from holdfast import names
 from holdfast.errors import DocumentWarning, InvalidWorkload, ManagedElsewhere, Problem, problems_of
 from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.formats.registry import Context
-from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated
+from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated, unhyphenated
 from holdfast.formats.text import Document, Json, inside
 from holdfast.model import Policy, Workload
 from holdfast.model.labels import KUEUE_QUEUE
@@ -99,10 +99,10 @@ def settings_in(
     given: list[Given] = []
     for key, value in (metadata.annotations or {}).items():
         written, path = key.removeprefix(_OWN), f"{ANNOTATIONS_PATH}[{key}]"
-        # Annotations of Holdfast's own have dashes, and settings have none.
-        if written == key or "-" in written:
+        if written == key:
             continue
-        name, near = known_name(written), nearest(written)
+        # Annotations of Holdfast's own have hyphens and resemble settings: with hyphens, only an exact one is misspelt.
+        name, near = known_name(written), unhyphenated(written) if "-" in written else nearest(written)
         if name is not None and name not in decided:
             given.append(Given(path, written, value))
         elif name is not None:

@@ -274,6 +274,12 @@ def known_name(name: str) -> str | None:
     return spelled if spelled in NAMES else None
 
 
+def unhyphenated(name: str) -> str | None:
+    """Return the setting that a name with hyphens means, as `retry-limit` means `retryLimit`; None if it means none."""
+    first, *others = name.split("-")
+    return known_name(first + "".join(one[:1].upper() + one[1:] for one in others)) if others else None
+
+
 def nearest(name: str) -> str | None:
     """Return the setting with the most similar name, or None."""
     return next(iter(difflib.get_close_matches(name, [*NAMES, *_SPELLINGS], n=1, cutoff=0.75)), None)

@@ -7,12 +7,15 @@ import warnings
 from typing import Any
 
 import pytest
+import yaml
 
+from holdfast import names
 from holdfast.errors import InvalidWorkload
 from holdfast.formats import read
 from holdfast.model import Workload
 from holdfast.profiles import PROFILES
 from tests.formats.documents import appwrapper
+from tests.formats.jobset.jobsets import jobset_of
 
 pytestmark = pytest.mark.row("D29", level="pure")
 PREFIX = "workload.codeflare.dev.appwrapper/"
@@ -84,6 +87,32 @@ def test_D29_a_misspelt_prefix_is_named_too():
 def test_D29_an_annotation_that_resembles_none_is_named_with_those_there_are():
     ((_,), warned) = taken(json.dumps(appwrapper(annotations={f"{PREFIX}quux": "5"})))
     assert [f"known are {PREFIX}admissionGracePeriodDuration, " in text for text in warned] == [True]
+
+
+@pytest.mark.parametrize(("written", "meant"), [("retry-limit", "retryLimit"), ("run-as", "runAs")])
+@pytest.mark.parametrize("document", [appwrapper, jobset_of])
+def test_D29_a_setting_with_hyphens_is_named_too(document: Any, written: str, meant: str):
+    ((_,), warned) = taken(json.dumps(document(annotations={f"{names.GROUP}/{written}": "x"})))
+    path = f"metadata.annotations[{names.GROUP}/{written}]"
+    assert warned == [f"{path}: is no setting, and is ignored: did you mean {names.GROUP}/{meant}?"]
+
+
+def test_D29_what_holdfast_itself_writes_is_not_warned_of():
+    own = {one for key, one in vars(names).items() if key.startswith("ANNOTATION_") and one != names.ANNOTATION_RUN_AS}
+    assert len(own) > 20
+    for document in (appwrapper, jobset_of):
+        assert taken(json.dumps(document(annotations=dict.fromkeys(own, "x"))))[1] == []
+
+
+@pytest.mark.parametrize("written", ["retryLimit", "retry-limit", "runAs"])
+def test_D29_a_workload_has_no_settings_in_annotations(written: str):
+    components = [{"name": "solo", "template": yaml.safe_load(POD)}]
+    metadata = {"name": "x", "annotations": {f"{names.GROUP}/{written}": "0", "example.com/retryLimit": "0"}}
+    document = {"apiVersion": names.API_VERSION, "kind": "Workload", "metadata": metadata}
+    ((_,), warned) = taken({**document, "spec": {"components": components}})
+    assert warned == [
+        f"metadata.annotations[{names.GROUP}/{written}]: is ignored: the settings of a Workload are fields of its spec"
+    ]
 
 
 def test_D29_what_is_right_or_somebody_elses_is_not_warned_of():

@@ -26,7 +26,7 @@ from holdfast.activities.entities.executions import word_for
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object, UnknownKind
 from holdfast.activities.kube.raw import mapping, time_of
-from holdfast.activities.operations.report import events_of
+from holdfast.activities.operations.report import event_on, events_of
 from holdfast.activities.site.anchor import asks_here, is_held, is_marked, marking
 from holdfast.errors import DocumentWarning, HoldfastError, Undecodable
 from holdfast.formats.condition import Life, life_in
@@ -52,6 +52,8 @@ LISTEN: Final = 5.0
 """Seconds between two queries for workflows that have ended recently."""
 AUDIT: Final = 300.0
 """Seconds between two comparisons of all resources with all running workflows."""
+IGNORED: Final = "AnnotationIgnored"
+"""The reason of the Event on a resource that says which of its annotations have no effect."""
 _OVERLAP: Final = timedelta(seconds=30)
 """How far the list of ended workflows may lag behind."""
 _DEADLINE: Final = timedelta(seconds=10)
@@ -334,8 +336,8 @@ class FrontDoor:
         """Start the workflow of a resource; return false if Temporal already knows its workflow id."""
         assert item.document is not None
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DocumentWarning)
+            with warnings.catch_warnings(record=True) as ignored:
+                warnings.simplefilter("always", DocumentWarning)
                 workload = formats.asking(item.document, cluster=self._place.cluster)
         except HoldfastError as error:
             await self._refuse(item, str(error))
@@ -358,7 +360,15 @@ class FrontDoor:
             return False
         self._begun_here.add(item.uid)
         self._log(item).info("its life has begun", workflow_id=workload.workflow_id)
+        if told := dict.fromkeys(str(one.message) for one in ignored if issubclass(one.category, DocumentWarning)):
+            await self._warn(item, item.document, "; ".join(told))
         return True
+
+    async def _warn(self, item: Seen, document: Object, what: str) -> None:
+        """Write an Event on a resource about what of it has no effect: whoever applied it sees no output (row D29)."""
+        event = event_on(item.kind, document["metadata"], f".{item.uid}.ignored", IGNORED, what, datetime.now(UTC))
+        with contextlib.suppress(KubeError):  # An Event is never worth failing for: its life has begun.
+            await self._kube.create({**event, "type": "Warning"})
 
     async def _is_queue(self, name: str) -> bool:
         """Whether there is an admission queue of that name (row L9)."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast import names
+from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase
-from holdfast.worker.watch.front_door import Seen, in_turn, resource_reader
+from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch.front_door import FrontDoor, Place, Seen, in_turn, resource_reader
+from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.seen import resource_seen
 from tests.fakes.watched import EPOCH, World
 from tests.formats.appwrapper.test_resource import report, resource
@@ -149,3 +152,101 @@ def test_F12_deletions_go_first() -> None:
     assert turn[0] == "u7"
     assert set(turn) == set(several) - {"u3", "u15"}
     assert in_turn(due, several, now=6.0)[:2] == ["u7", "u15"]
+
+
+class _Kube:
+    """Takes what a front door writes; it may refuse Events."""
+
+    def __init__(self, refuses: KubeError | None = None) -> None:
+        self.written: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self._refuses = refuses
+
+    async def patch(self, *key: str, **_: Any) -> dict[str, Any]:
+        self.written.append(key[1])
+        return {}
+
+    async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.written.append(body["kind"])
+        if self._refuses is not None:
+            raise self._refuses
+        self.events.append(body)
+        return body
+
+
+class _Temporal:
+    """Starts each workflow, and says how many there are."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    async def start_workflow(self, *_: Any, **options: Any) -> None:
+        self.started.append(options["id"])
+
+
+class _Checked:
+    async def unchecked(self, *_: Any) -> None:
+        return None
+
+
+async def _handled(raw: dict[str, Any], kube: _Kube, kind: tuple[str, str] = KIND) -> tuple[bool, _Temporal]:
+    """Have a front door handle a new resource; return whether it is done, and what was started."""
+    temporal = _Temporal()
+    place = Place(cast("Any", temporal), "c", "ours", OURS)
+    door = FrontDoor(place, cast("Any", None), Pulse(cast("Any", kube)), Metrics())
+    door._kube, door._bindings = cast("Any", kube), cast("Any", _Checked())
+    found = resource_reader(kind, OURS)(raw)
+    assert found is not None
+    return await door._handled(found), temporal
+
+
+def _jobset(**annotations: str) -> dict[str, Any]:
+    work = {"name": "work", "template": {"spec": resource()["spec"]["components"][0]["template"]["spec"]}}
+    return {
+        **resource(),
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": resource()["metadata"] | {"annotations": annotations},
+        "spec": {"managedBy": OURS, "replicatedJobs": [work]},
+        "status": {},
+    }
+
+
+@ROW("D29", level="pure")
+@pytest.mark.parametrize("kind", [KIND, ("jobset.x-k8s.io/v1alpha2", "JobSet")])
+async def test_D29_whoever_applies_a_misspelt_setting_finds_it_in_one_event(kind: tuple[str, str]) -> None:
+    misspelt = {"holdfast.dev/restartMod": "InPlace", "holdfast.dev/wallTime": "1h"}
+    raw = _jobset(**misspelt) if kind[1] == "JobSet" else resource()
+    raw["metadata"]["annotations"] = misspelt
+    kube = _Kube()
+    done, temporal = await _handled(raw, kube, kind)
+    assert done
+    assert len(temporal.started) == 1
+    (event,) = kube.events
+    assert (event["type"], event["reason"]) == ("Warning", "AnnotationIgnored")
+    assert event["involvedObject"]["uid"] == raw["metadata"]["uid"]
+    assert event["involvedObject"]["kind"] == kind[1]
+    first = "metadata.annotations[holdfast.dev/restartMod]: is no setting, and is ignored"
+    assert f"{first}: did you mean holdfast.dev/restartMode?" in event["message"]
+    assert "did you mean holdfast.dev/walltime?" in event["message"]
+
+
+@ROW("D29", level="pure")
+async def test_D29_what_is_spelt_well_costs_no_request_more() -> None:
+    raw, kube = resource(), _Kube()
+    raw["metadata"]["annotations"] = {"holdfast.dev/restartMode": "InPlace", "example.com/restartMod": "x"}
+    done, temporal = await _handled(raw, kube)
+    assert done
+    assert len(temporal.started) == 1
+    assert kube.written == ["AppWrapper"], "its marks, and no Event"
+
+
+@ROW("D29", level="pure")
+@pytest.mark.parametrize("refuses", [AlreadyExists(409, "AlreadyExists", ""), Forbidden(403, "Forbidden", "no")])
+async def test_D29_a_life_begins_whatever_becomes_of_the_event(refuses: KubeError) -> None:
+    raw, kube = resource(), _Kube(refuses)
+    raw["metadata"]["annotations"] = {"holdfast.dev/restartMod": "InPlace"}
+    done, temporal = await _handled(raw, kube)
+    assert done
+    assert len(temporal.started) == 1
+    assert kube.written == ["AppWrapper", "Event"]
