@@ -361,13 +361,14 @@ class FrontDoor:
         self._begun_here.add(item.uid)
         self._log(item).info("its life has begun", workflow_id=workload.workflow_id)
         if told := dict.fromkeys(str(one.message) for one in ignored if issubclass(one.category, DocumentWarning)):
-            await self._warn(item, item.document, "; ".join(told))
+            await self._warn(item, IGNORED, "; ".join(told))
         return True
 
-    async def _warn(self, item: Seen, document: Object, what: str) -> None:
-        """Write an Event on a resource about what of it has no effect: whoever applied it sees no output (row D29)."""
-        event = event_on(item.kind, document["metadata"], f".{item.uid}.ignored", IGNORED, what, datetime.now(UTC))
-        with contextlib.suppress(KubeError):  # An Event is never worth failing for: its life has begun.
+    async def _warn(self, item: Seen, reason: str, message: str) -> None:
+        """Write an Event on a resource, once for a reason: for whoever applied it and sees nothing else (row D29)."""
+        metadata = {"name": item.name, "namespace": item.namespace, "uid": item.uid}
+        event = event_on(item.kind, metadata, f".{item.uid}.{reason.lower()}", reason, message, datetime.now(UTC))
+        with contextlib.suppress(KubeError):  # An Event is never worth failing for.
             await self._kube.create({**event, "type": "Warning"})
 
     async def _is_queue(self, name: str) -> bool:
@@ -420,22 +421,25 @@ class FrontDoor:
                 message=verdict.why[:_MESSAGE_MAXIMUM],
             )
 
-        await self._tell(item, report, formats.RESOURCES[item.kind].note)
+        told = await self._tell(item, report, formats.RESOURCES[item.kind].note)
+        if told and verdict.reason is Reason.HELD:  # What is Blocked begins by itself.
+            await self._warn(item, verdict.reason.value, verdict.why)
 
     async def _tell(
         self,
         item: Seen,
         report_of: Callable[[Life | None], Report],
         shown: Callable[[Object, Report, datetime], Object],
-    ) -> None:
+    ) -> bool:
+        """Write a report to a resource's status, and its Events; return whether it was news and is written."""
         fresh = await self._fresh(item)
         if fresh is None:
-            return  # Its change brings it back here.
+            return False  # Its change brings it back here.
         (found, now_seen), now = fresh, datetime.now(UTC)
         report = report_of(now_seen.life)
         status = shown(found, report, now)
         if status == mapping(found.get("status")):
-            return
+            return False
         self._log(item).info("said on it", reason=report.reason.value, why=report.message)
         version = str(found["metadata"]["resourceVersion"])
         with contextlib.suppress(Conflict, NotFound):  # It has changed meanwhile, and is checked again.
@@ -443,6 +447,8 @@ class FrontDoor:
             for event in events_of(report, found, now, item.kind):
                 with contextlib.suppress(AlreadyExists):
                     await self._kube.create(event)
+            return True
+        return False
 
     async def _release(self, item: Seen) -> None:
         fresh = await self._fresh(item)

@@ -9,7 +9,8 @@ import pytest
 from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError
 from holdfast.formats.appwrapper import reader
-from holdfast.model import Phase
+from holdfast.model import Phase, Reason
+from holdfast.policy.entities.front_door import Act, Verdict
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.front_door import FrontDoor, Place, Seen, in_turn, resource_reader
 from holdfast.worker.watch.pulse import Pulse
@@ -155,16 +156,21 @@ def test_F12_deletions_go_first() -> None:
 
 
 class _Kube:
-    """Takes what a front door writes; it may refuse Events."""
+    """Has one resource, and takes what a front door writes; it may refuse Events."""
 
-    def __init__(self, refuses: KubeError | None = None) -> None:
+    def __init__(self, resource: dict[str, Any], refuses: KubeError | None = None) -> None:
+        self.resource = resource
         self.written: list[str] = []
         self.events: list[dict[str, Any]] = []
         self._refuses = refuses
 
-    async def patch(self, *key: str, **_: Any) -> dict[str, Any]:
+    async def find(self, *_: str) -> dict[str, Any]:
+        return self.resource
+
+    async def patch(self, *key: str, patch: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.written.append(key[1])
-        return {}
+        self.resource = {**self.resource, **{part: patch[part] for part in patch if part == "status"}}
+        return self.resource
 
     async def create(self, body: dict[str, Any]) -> dict[str, Any]:
         self.written.append(body["kind"])
@@ -189,15 +195,23 @@ class _Checked:
         return None
 
 
-async def _handled(raw: dict[str, Any], kube: _Kube, kind: tuple[str, str] = KIND) -> tuple[bool, _Temporal]:
-    """Have a front door handle a new resource; return whether it is done, and what was started."""
-    temporal = _Temporal()
+def _door(kube: _Kube, temporal: _Temporal) -> FrontDoor:
     place = Place(cast("Any", temporal), "c", "ours", OURS)
     door = FrontDoor(place, cast("Any", None), Pulse(cast("Any", kube)), Metrics())
     door._kube, door._bindings = cast("Any", kube), cast("Any", _Checked())
-    found = resource_reader(kind, OURS)(raw)
+    return door
+
+
+def _seen(kube: _Kube) -> Seen:
+    found = resource_reader((kube.resource["apiVersion"], kube.resource["kind"]), OURS)(kube.resource)
     assert found is not None
-    return await door._handled(found), temporal
+    return found
+
+
+async def _handled(kube: _Kube) -> tuple[bool, _Temporal]:
+    """Have a front door handle the resource; return whether it is done, and what was started."""
+    temporal = _Temporal()
+    return await _door(kube, temporal)._handled(_seen(kube)), temporal
 
 
 def _jobset(**annotations: str) -> dict[str, Any]:
@@ -218,8 +232,8 @@ async def test_D29_whoever_applies_a_misspelt_setting_finds_it_in_one_event(kind
     misspelt = {"holdfast.dev/restartMod": "InPlace", "holdfast.dev/wallTime": "1h"}
     raw = _jobset(**misspelt) if kind[1] == "JobSet" else resource()
     raw["metadata"]["annotations"] = misspelt
-    kube = _Kube()
-    done, temporal = await _handled(raw, kube, kind)
+    kube = _Kube(raw)
+    done, temporal = await _handled(kube)
     assert done
     assert len(temporal.started) == 1
     (event,) = kube.events
@@ -233,9 +247,10 @@ async def test_D29_whoever_applies_a_misspelt_setting_finds_it_in_one_event(kind
 
 @ROW("D29", level="pure")
 async def test_D29_what_is_spelt_well_costs_no_request_more() -> None:
-    raw, kube = resource(), _Kube()
+    raw = resource()
     raw["metadata"]["annotations"] = {"holdfast.dev/restartMode": "InPlace", "example.com/restartMod": "x"}
-    done, temporal = await _handled(raw, kube)
+    kube = _Kube(raw)
+    done, temporal = await _handled(kube)
     assert done
     assert len(temporal.started) == 1
     assert kube.written == ["AppWrapper"], "its marks, and no Event"
@@ -244,9 +259,33 @@ async def test_D29_what_is_spelt_well_costs_no_request_more() -> None:
 @ROW("D29", level="pure")
 @pytest.mark.parametrize("refuses", [AlreadyExists(409, "AlreadyExists", ""), Forbidden(403, "Forbidden", "no")])
 async def test_D29_a_life_begins_whatever_becomes_of_the_event(refuses: KubeError) -> None:
-    raw, kube = resource(), _Kube(refuses)
+    raw = resource()
     raw["metadata"]["annotations"] = {"holdfast.dev/restartMod": "InPlace"}
-    done, temporal = await _handled(raw, kube)
+    kube = _Kube(raw, refuses)
+    done, temporal = await _handled(kube)
     assert done
     assert len(temporal.started) == 1
     assert kube.written == ["AppWrapper", "Event"]
+
+
+@ROW("F7", level="pure")
+async def test_F7_what_is_held_until_a_person_acts_says_so_in_one_event_too() -> None:
+    raw = resource()
+    raw["metadata"]["annotations"] = {names.ANNOTATION_LIFE: "another"}
+    kube = _Kube(raw)
+    for _ in range(2):
+        done, temporal = await _handled(kube)
+        assert not done, "it is checked again"
+        assert temporal.started == []
+    (event,) = kube.events
+    assert (event["type"], event["reason"], event["involvedObject"]["uid"]) == ("Warning", "Held", "u-1")
+    assert "it is a copy, or was restored" in event["message"]
+    assert kube.written == ["AppWrapper", "Event"], "and nothing that it has said"
+
+
+@ROW("F3", level="pure")
+async def test_F3_what_waits_for_an_old_life_and_then_begins_says_so_in_its_status_alone() -> None:
+    kube = _Kube(resource())
+    await _door(kube, _Temporal())._say(_seen(kube), Verdict(Act.HOLD, "it is taken", Reason.BLOCKED))
+    assert "it is taken" in str(kube.resource["status"])
+    assert kube.written == ["AppWrapper"]
