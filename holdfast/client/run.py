@@ -253,6 +253,8 @@ class Run:
             HoldfastError: if this release would have decided otherwise, so that it is not known what is in force.
         """
         story = await self.story()
+        if story.state is None and not story.contradictions:
+            return story.spec  # No worker has taken it yet.
         if story.state is None:
             raise HoldfastError(
                 f"{self._where}: what is in force is not known: another release of Holdfast has run it, and decided "

@@ -1,20 +1,41 @@
-"""A command that watches for an answer while it waits ends when its work has, whatever became of the watching (D36)."""
+"""A command that watches for an answer while it waits ends when its work has, whatever became of the watching (D36).
+
+And what it says of a queue, of the broker and of a workload that no worker has taken. Temporal's answers are given.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
+from typer.testing import CliRunner
 
-from holdfast.cli.common.silence import ASKED, attended
+from holdfast.cli.app import app
+from holdfast.cli.common.silence import ASKED, BEGUN, attended
+from holdfast.cli.entities import broker
 from holdfast.cli.workloads.watch import _turned  # pyright: ignore[reportPrivateUsage]
+from holdfast.client import silence as client_silence
+from holdfast.client.connection import Place
+from holdfast.client.entities.broker import BrokerRun
+from holdfast.client.entities.queue import QueueRun
+from holdfast.client.run import Run
 from holdfast.client.silence import Silence, silence_of
+from holdfast.errors import HoldfastError, NotAnswering
+from holdfast.model.entities.queue import Queue
+from holdfast.past import Story
+from tests.client.conftest import a_workload
+
+PLACE = Place("here:7233", "default")
 
 
 async def work() -> str:
@@ -71,3 +92,79 @@ async def test_D36_how_often_a_task_was_tried_is_said() -> None:
     description: Any = SimpleNamespace(id="workload/x", run_id="1", task_queue="holdfast", raw_description=raw)
     found = await silence_of(client, description)
     assert found.why == "no worker can answer: its workflow task has been tried 3 times (4711@node polls)"
+
+
+def unpolled() -> Any:
+    """Return a client of a Temporal in which all workflows run, and nobody polls: no update is ever answered."""
+
+    async def describe_task_queue(_request: DescribeTaskQueueRequest) -> DescribeTaskQueueResponse:
+        return DescribeTaskQueueResponse()
+
+    async def describe(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(id="queue/dev/q", run_id="1", task_queue="q", status=WorkflowExecutionStatus.RUNNING)
+
+    async def execute_update(*_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+    return SimpleNamespace(
+        namespace="default",
+        workflow_service=SimpleNamespace(describe_task_queue=describe_task_queue),
+        get_workflow_handle=lambda *_, **__: SimpleNamespace(describe=describe, execute_update=execute_update),
+    )
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_a_queue_that_nobody_runs_names_the_role_that_it_waits_for() -> None:
+    for run, role in (
+        (QueueRun(unpolled(), PLACE, "queue/dev/q"), "admission"),
+        (BrokerRun(unpolled(), PLACE, "checkpoint-broker/dev"), "workflows"),
+    ):
+        found = await run.silence()
+        assert found is not None
+        assert f"`holdfast worker --roles {role}`" in found.remedy
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_a_queue_that_nobody_runs_is_not_waited_for_as_a_busy_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_silence, "ANSWER_TIMEOUT", timedelta(seconds=0.01))
+    run, wanted = QueueRun(unpolled(), PLACE, "queue/dev/q"), Queue(cluster="dev", name="q")
+    async with asyncio.timeout(5):
+        with pytest.raises(NotAnswering, match="no worker answers"):
+            await run.configure(wanted)
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_of_a_workload_that_no_worker_has_taken_what_was_submitted_is_in_force() -> None:
+    workload = a_workload()
+    story = Story(workload, "u", ())
+
+    class Recorded(Run):
+        async def story(self) -> Story:
+            return story
+
+    nobody: Any = None
+    run = Recorded(nobody, PLACE, workload.workflow_id, "u")
+    assert await run.in_force() == workload
+    story.contradictions.append("run 1, event 4: it decided otherwise")
+    with pytest.raises(HoldfastError, match="another release"):
+        await run.in_force()
+
+
+@pytest.mark.row("D36", level="pure")
+def test_D36_a_broker_that_nobody_runs_yet_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = BrokerRun(unpolled(), PLACE, "checkpoint-broker/dev")
+
+    async def apply_broker(_: Any) -> BrokerRun:
+        return run
+
+    @asynccontextmanager
+    async def session(_: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(apply_broker=apply_broker)
+
+    monkeypatch.setattr(broker, "session", session)
+    result = CliRunner().invoke(app, ["broker", "start", "--cluster", "dev", "-o", "json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"workflowId": "checkpoint-broker/dev"}
+    first, second, _ = result.stderr.splitlines()
+    assert first.startswith("stale      no worker answers: ")
+    assert second.strip() == BEGUN

@@ -122,6 +122,43 @@ async def test_D36_submit_says_that_what_it_began_waits_for_a_worker(tmp_path: P
     assert "begins once a worker answers" in result.stderr
 
 
+async def test_D36_apply_says_that_what_it_began_waits_for_a_worker_and_reads_it_again(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.read_text().replace("name: sample-job", f"name: {a_workload().name}"))
+    result, _ = await run("apply", str(file), "-n", "research", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)[0]["result"] == "submitted"
+    assert NOBODY in result.stderr.splitlines()[0], result.output
+    assert "begins once a worker answers" in result.stderr
+    result, _ = await run("apply", str(file), "-n", "research", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)[0]["result"] == "unchanged"
+
+
+async def test_D36_queues_and_the_broker_say_that_they_wait_for_a_worker(place: str, tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    queue = {"apiVersion": "holdfast.dev/v1", "kind": "Queue", "metadata": {"name": "q"}, "spec": {"quota": {"cpu": 8}}}
+    file.write_text(json.dumps(queue))
+    for argv, then, role in (
+        (("queue", "apply", str(file)), "begins once a worker answers", "admission"),
+        (("queue", "delete", "q"), "is carried out once a worker answers", "admission"),
+        (("broker", "start"), "begins once a worker answers", "workflows"),
+        (("broker", "stop"), "is carried out once a worker answers", "workflows"),
+    ):
+        result, _ = await run(*argv)
+        assert result.exit_code == 0, result.output
+        assert result.stdout, argv
+        first, second, third = result.stderr.splitlines()
+        assert first.startswith("stale"), result.output
+        assert NOBODY in first
+        assert then in second
+        assert f"holdfast worker --roles {role}" in third
+    for argv in (("queue", "apply", str(file)), ("broker", "start", "--at-once", "3")):
+        result, _ = await run(*argv)
+        assert result.exit_code == 2, "a change of what is there is not recorded until a worker answers"
+        assert NOBODY in result.stderr
+
+
 async def test_D36_watch_says_it_first(name: str) -> None:
     process = await asyncio.create_subprocess_exec(
         str(ROOT / ".venv" / "bin" / "holdfast"), "watch", name, stdout=asyncio.subprocess.PIPE

@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.common.options import HERE, Format, Output, Place, grouped, session
 from holdfast.cli.common.output import document, emit
-from holdfast.cli.common.silence import ASKED, attended
+from holdfast.cli.common.silence import ASKED, BEGUN, attended, warn
 
 if TYPE_CHECKING:
     from holdfast.model.entities.broker import BrokerStatus
@@ -57,12 +57,19 @@ def start(
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Broker, ""), "the broker") from None
 
-    async def go() -> BrokerStatus:
+    async def go() -> tuple[str, BrokerStatus | None]:
         async with session(place) as holdfast:
-            return await (await holdfast.apply_broker(wanted)).status()
+            run = await holdfast.apply_broker(wanted)
+            if (silence := await run.silence()) is None:
+                return run.workflow_id, await run.status()
+            warn(silence, BEGUN)
+            return run.workflow_id, None
 
-    told = asyncio.run(go())
-    emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
+    workflow_id, told = asyncio.run(go())
+    if told is None:
+        emit({"workflowId": workflow_id}, output, lambda: f"broker  {workflow_id}")
+    else:
+        emit(document(told), output, lambda: shown(told, datetime.now(UTC)))
 
 
 @app.command()

@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.silence import BUSY_TIMEOUT, Silence, answer_of, unanswered, unserved
+from holdfast.client.silence import Silence, answer_of, unanswered, unserved
 from holdfast.errors import HoldfastError
 from holdfast.model.entities.document import EntityDocument
 from holdfast.workflows.start import keywords
@@ -84,7 +84,7 @@ class Configured(Generic[Given, Told]):
             NotReachable: if Temporal does not answer.
         """
         try:
-            return await unserved(self.client, self.workflow_id)
+            return await unserved(self.client, self.workflow_id, self.role)
         except RPCError as error:
             raise self._explained(error) from error
 
@@ -97,12 +97,10 @@ class Configured(Generic[Given, Told]):
         """
         try:
             document = given.model_dump(mode="json")
-            found = await update(
-                self._handle,
-                names.UPDATE_CONFIGURE,
-                document,
-                returns=dict[str, Any],
-                seconds=BUSY_TIMEOUT.total_seconds(),
+            found = await answer_of(
+                self.client,
+                self.workflow_id,
+                lambda: update(self._handle, names.UPDATE_CONFIGURE, document, returns=dict[str, Any]),
             )
         except TimeoutError as error:
             raise await self._silent() from error
