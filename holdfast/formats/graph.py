@@ -71,7 +71,7 @@ def read_graph(
     if content.get("apiVersion") != names.API_VERSION:
         problems.append(Problem("apiVersion", "is not accepted", content.get("apiVersion"), (names.API_VERSION,)))
     own_namespace = inside(content, "metadata", "namespace")
-    if namespace is not None and own_namespace not in {None, namespace}:
+    if namespace is not None and own_namespace is not None and own_namespace != namespace:
         problems.append(Problem("metadata.namespace", f"expected {namespace!r}, as asked for", own_namespace))
     given: Any = inside(content, "spec", "nodes")
     if not isinstance(given, list) or not given:

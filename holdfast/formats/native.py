@@ -51,7 +51,7 @@ def _read_one(document: Document, context: Context) -> Workload:
     namespace = context.namespace_beside(content.get("namespace"))
     for key, asked in (("cluster", context.cluster), ("namespace", namespace), ("name", context.name)):
         found = content.get(key)
-        if asked is not None and found not in {None, asked}:
+        if asked is not None and found is not None and found != asked:
             where = f"metadata.{key}" if wrapped and key != "cluster" else f"{prefix}.{key}".lstrip(".")
             problems.append(Problem(where, f"expected {asked!r}, as asked for", found))
         elif asked is not None:

@@ -117,6 +117,10 @@ def test_L31_what_is_wrong_is_told_with_its_path_and_what_is_allowed(given: str,
 
 
 def test_L31_a_namespace_that_contradicts_the_one_asked_for_is_refused():
+    odd = text({"name": "a", "template": job()}, metadata={"name": "etl", "namespace": []})
+    assert problems(odd, namespace="team-b") == [
+        "metadata.namespace: expected 'team-b', as asked for (found a list of 0)"
+    ]
     given = text({"name": "a", "template": job()}, metadata={"name": "etl", "namespace": "team-a"})
     assert problems(given, namespace="team-b") == [
         "metadata.namespace: expected 'team-b', as asked for (found 'team-a')"

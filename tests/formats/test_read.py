@@ -220,6 +220,12 @@ def test_the_models_own_json_is_read_back_as_it_was(document: Json) -> None:
         (own(components=[{"name": "a", "template": {}}]), "spec.components[0].template.apiVersion", "expected a text"),
         (own(components=3), "spec.components", "expected a list (found 3)"),
         (own(cluster="prod"), "spec.cluster", "expected 'dev', as asked for (found 'prod')"),
+        (own(cluster=[]), "spec.cluster", "expected 'dev', as asked for (found a list of 0)"),
+        (
+            {**own(), "metadata": {"name": "x", "namespace": {}}},
+            "metadata.namespace",
+            "expected 'default', as asked for (found an object with 0 fields)",
+        ),
         (own(name="x"), "spec.name", "belongs to metadata.name"),
         ({**own(), "extra": 1}, "extra", "allowed: apiVersion, kind, metadata, spec, status"),
         ({**own(), "apiVersion": "holdfast.dev/v9"}, "apiVersion", "allowed: holdfast.dev/v1"),
