@@ -75,8 +75,6 @@ def test_nodes_count_under_the_mark_they_have_now():
     nodes.put(node("a", NodeWord.RETURNING))
     nodes.put(node("d", None))
     assert marked() == {"Down": 1, "Returning": 1}
-    nodes.drop(node("b", NodeWord.DOWN), 0)
-    assert marked() == {"Down": 1, "Returning": 1}, "what cannot be read has not changed for that"
     nodes.drop(node("b", NodeWord.DOWN), 7)
     assert marked() == {"Returning": 1}
 

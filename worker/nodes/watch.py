@@ -99,9 +99,8 @@ class _Leases:
         self._ledger.renewed(item.name, item.renewed, datetime.now(UTC))
 
     def drop(self, item: LeaseSeen, revision: int) -> None:
-        """Handle a lease that is gone, or (revision 0) cannot be read any more: its node is as silent as it was."""
-        if revision:
-            self._ledger.unleased(item.name, item.renewed)
+        """Handle a lease that is gone."""
+        self._ledger.unleased(item.name, item.renewed)
 
 
 class _Nodes:
@@ -119,8 +118,8 @@ class _Nodes:
             self._wake()
 
     def drop(self, item: NodeFacts, revision: int) -> None:
-        """Handle a node that is gone, or (revision 0) cannot be read any more."""
-        if revision and self._ledger.unnode(item.name, item.uid):
+        """Handle a node that is gone."""
+        if self._ledger.unnode(item.name, item.uid):
             self._mark(item.name, NodeWord.NONE)
 
     def marked(self) -> dict[NodeWord, int]:
@@ -206,6 +205,7 @@ class _Watching:
             metrics=owner.metrics,
             namespace=names.NODE_LEASES,
             quiet=LEASES_QUIET,
+            keeps=True,  # While its lease cannot be read, a node is as silent as it was.
         )
         self._sink = _Nodes(self._ledger, self._wake.set)
         self._nodes = Informer(
@@ -215,6 +215,7 @@ class _Watching:
             decode=node_facts(owner.faults),
             pulse=self._pulse,
             metrics=owner.metrics,
+            keeps=True,
         )
         for informer in (self._leases, self._nodes):
             informer.on_standing(lambda informer=informer: _say(informer))

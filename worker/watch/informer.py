@@ -102,6 +102,7 @@ class Informer(Generic[T]):
         labels: str = "",
         quiet: float = QUIET_SECONDS,
         essential: bool = False,
+        keeps: bool = False,
     ) -> None:
         """Start with nothing.
 
@@ -117,6 +118,7 @@ class Informer(Generic[T]):
             labels: label selector.
             quiet: seconds of silence after which the stream is reopened.
             essential: the watch can report nothing without it, so it is retried more often and never given up.
+            keeps: what cannot be read any more stays as it was, until a list shows that it is gone.
         """
         self.kind = (api_version, kind)
         self.namespace = namespace
@@ -130,6 +132,7 @@ class Informer(Generic[T]):
         self._labels = labels
         self._quiet = quiet
         self._essential = essential
+        self._keeps = keeps
         self._version = ""
         self._known = 0
         self._highest = 0  # Kept across relists.
@@ -332,10 +335,11 @@ class Informer(Generic[T]):
             self._stand(Standing.FAILING, error.message)
 
     async def _cannot(self, standing: Standing, error: KubeError) -> None:
-        for item in self._items.values():
-            self._sink.drop(item, 0)
-        self._items.clear()
-        self._unread.clear()
+        if not self._keeps:
+            for item in self._items.values():
+                self._sink.drop(item, 0)
+            self._items.clear()
+            self._unread.clear()
         self._version, self._known = "", 0
         self._stand(standing, error.message)
         pause = BACKOFF_ESSENTIAL if self._essential else BACKOFF_UNWATCHABLE

@@ -11,10 +11,16 @@ from unittest.mock import Mock
 
 import pytest
 
+from holdfast.activities.facts.nodes import Marks
 from holdfast.activities.kube.client import Object
 from holdfast.model import NodeTimings
 from holdfast.worker.nodes.ledger import NodeLedger
-from holdfast.worker.nodes.watch import _Leases, lease_seen  # pyright: ignore[reportPrivateUsage]
+from holdfast.worker.nodes.watch import (
+    _Leases,  # pyright: ignore[reportPrivateUsage]
+    _Nodes,  # pyright: ignore[reportPrivateUsage]
+    lease_seen,
+    node_facts,
+)
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch.feeds import Feed
 from holdfast.worker.watch.informer import BACKOFF_UNWATCHABLE, Informer, Sink
@@ -46,7 +52,12 @@ def thing(name: str, namespace: str, **more: Any) -> Object:
 
 @asynccontextmanager
 async def feeding(
-    rights: Rights, objects: list[Object], sink: Sink[Any], decode: Callable[[Mapping[str, Any]], Any], *parts: str
+    rights: Rights,
+    objects: list[Object],
+    sink: Sink[Any],
+    decode: Callable[[Mapping[str, Any]], Any],
+    *parts: str,
+    keeps: bool = False,
 ) -> AsyncIterator[Feed]:
     """Follow a kind over all namespaces, or in these."""
     await asyncio.sleep(1)  # An informer takes the time 0 for never.
@@ -57,7 +68,15 @@ async def feeding(
         kube = ListedKube(rights, objects)
         metrics = Metrics()
         informer = Informer(
-            kube, "v1", "Thing", sink=sink, decode=decode, pulse=pulse, metrics=metrics, namespace=namespace
+            kube,
+            "v1",
+            "Thing",
+            sink=sink,
+            decode=decode,
+            pulse=pulse,
+            metrics=metrics,
+            namespace=namespace,
+            keeps=keeps,
         )
         informer.on_standing(lambda: feed.standing_changed())
         tasks.append(asyncio.create_task(informer.run()))
@@ -98,7 +117,7 @@ def test_L12_a_node_is_no_less_silent_for_leases_that_could_not_be_read_for_a_wh
         ledger.node("n1", "u1", "", "")
         lease = thing("n1", "kube-node-lease", spec={"renewTime": "2026-01-01T00:00:00.000000Z"})
         sink = _Leases(ledger, Mock())
-        async with feeding(rights, [lease], sink, lease_seen) as feed:
+        async with feeding(rights, [lease], sink, lease_seen, keeps=True) as feed:
             await asyncio.sleep(SOON)
             late = datetime.now(UTC) + timings.degraded + timedelta(minutes=1)
             ledger.news(late, ())
@@ -115,5 +134,38 @@ def test_L12_a_node_is_no_less_silent_for_leases_that_could_not_be_read_for_a_wh
             again = ledger.news(late + timedelta(minutes=2), ())
             assert again is not None
             assert again.silent == 1
+
+    in_virtual_time(main())
+
+
+@ROW("L12", level="pure")
+def test_L12_a_node_that_went_while_nodes_could_not_be_read_is_gone_once_they_can() -> None:
+    async def main() -> None:
+        timings, rights = NodeTimings(), Rights("")
+        ledger = NodeLedger(timings)
+        leases = [
+            thing(name, "kube-node-lease", spec={"renewTime": "2026-01-01T00:00:00.000000Z"}) for name in ("n1", "n2")
+        ]
+        nodes = [thing("n1", ""), thing("n2", "")]
+        sink = _Nodes(ledger, lambda: None)
+        facts = node_facts(Marks())
+        async with (
+            feeding(rights, leases, _Leases(ledger, Mock()), lease_seen, keeps=True),
+            feeding(rights, nodes, sink, facts, keeps=True),
+        ):
+            await asyncio.sleep(SOON)
+            late = datetime.now(UTC) + timings.degraded + timedelta(minutes=1)
+            ledger.news(late, ())
+            rights.revoke()
+            await asyncio.sleep(SOON)
+            assert ledger.leases == 2, "what cannot be read has not changed for that"
+            del leases[0], nodes[0]
+            rights.grant()
+            await asyncio.sleep(SOON)
+            assert ledger.leases == 1
+            late += timedelta(minutes=1)
+            told = ledger.news(late, ())
+            assert told is not None
+            assert (told.total, told.silent) == (1, 1)
 
     in_virtual_time(main())
