@@ -93,11 +93,13 @@ def step_of(text: str | bytes) -> Step | None:
 async def asked(rules: Progress, pods: list[RunningPod]) -> list[PodStep]:
     """Return the answers of pods over HTTP; empty if no pod could be connected to: then nothing is known.
 
+    Of others, each that could not be connected to is hidden, but not one that was not reached for lack of time.
     All have a part of the period to answer in. The more pods there are, the less each has, so that those that hang
     leave time for the others.
     """
     with_address = [pod for pod in pods if pod.address]
     few, reached, told = asyncio.Semaphore(AT_ONCE), set[str](), dict[str, Step | None]()
+    hidden = set[str]()
     span = ROUND * rules.period.total_seconds()
     each = min(_TIMEOUT, max(span / max(math.ceil(len(with_address) / AT_ONCE), 1), span / 10))
 
@@ -119,11 +121,15 @@ async def asked(rules: Progress, pods: list[RunningPod]) -> list[PodStep]:
                 except (OSError, aiohttp.ClientError) as error:  # With all kinds of timeouts.
                     if getattr(error, "errno", None) == errno.ECONNREFUSED:
                         reached.add(pod.facts.uid)
+                    elif pod.facts.uid not in reached:
+                        hidden.add(pod.facts.uid)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(span):
                 await asyncio.gather(*(ask(pod) for pod in with_address))
-    return [_pod_step(pod, told.get(pod.facts.uid)) for pod in with_address] if reached else []
+    if not reached:
+        return []
+    return [_pod_step(pod, told.get(pod.facts.uid), hidden=pod.facts.uid in hidden) for pod in with_address]
 
 
 async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod) -> Step | None:
@@ -136,5 +142,6 @@ async def _get(session: aiohttp.ClientSession, rules: Progress, pod: RunningPod)
         return step_of(await body_of(response, BYTES_MAXIMUM + 1))
 
 
-def _pod_step(pod: RunningPod, told: Step | None) -> PodStep:
-    return PodStep(uid=pod.facts.uid, name=pod.facts.name, node=pod.facts.node, told=told, restarts=pod.restarts)
+def _pod_step(pod: RunningPod, told: Step | None, *, hidden: bool = False) -> PodStep:
+    facts = pod.facts
+    return PodStep(uid=facts.uid, name=facts.name, node=facts.node, told=told, restarts=pod.restarts, hidden=hidden)

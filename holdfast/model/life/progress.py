@@ -40,6 +40,8 @@ class PodStep(Payload):
     """None: it told nothing that can be read."""
     restarts: int = 0
     """How often its containers have restarted in it."""
+    hidden: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it could not be connected to, so that nobody knows whether it tells anything."""
 
     @property
     def program(self) -> str:
@@ -59,6 +61,8 @@ class StepRecord(Payload):
     """The highest step that its pods told, most recently."""
     leader: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """The uid of a pod that told this step; empty: none told one."""
+    mute: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether that pod was there and told nothing when it was last seen."""
     total: int | None = None
     saved: int | None = None
     """The highest step that a pod claims to have saved in this attempt."""

@@ -7,7 +7,7 @@ server that is away, or a worker that died, pauses the clock.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
@@ -52,7 +52,7 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     Args:
         known: the record before; None: nothing is known.
         attempt: the attempt that the pods belong to.
-        pods: the pods; an empty sequence teaches nothing.
+        pods: the pods; an empty sequence teaches nothing, and neither do pods whose teller is hidden.
         rules: how steps are followed.
         now: the time of the reading.
     """
@@ -61,12 +61,12 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     on_time = timedelta(0) <= elapsed <= 2 * rules.period + LATE
     quiet = record.quiet + (elapsed.total_seconds() if on_time and record.pods else 0.0)
     unseen = record.unseen or not on_time
-    if not pods:
-        return edit(record, at=now, unseen=True)
     digest = hashlib.sha256(",".join(sorted(pod.program for pod in pods)).encode()).hexdigest()[:12]
     new, before = digest != record.pods, record.step
-    told = {pod.uid for pod in pods if pod.told is not None}
+    told, hidden = {pod.uid for pod in pods if pod.told is not None}, {pod.uid for pod in pods if pod.hidden}
     step, leader = _best(pods)
+    if not pods or (step is None and _is_unknown(record, hidden, new=new)):
+        return edit(record, at=now, unseen=True)
     if not new and before is not None and (step is None or (step < before and record.leader not in {"", *told})):
         # A program that hangs may not answer either. Pods behind one that is silent have not begun again.
         step, leader = before, record.leader
@@ -75,6 +75,7 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     if stays:
         phase, phase_pod = record.phase, record.phase_pod
     changes: dict[str, Any] = {"at": now, "pods": digest, "step": step, "leader": leader}
+    changes["mute"] = record.mute if leader in hidden else leader not in {"", *told}
     changes |= _words(record, pods, phase) if new or told else {}
     changes |= {"phase": phase, "phase_pod": phase_pod} | ({"phase_bound": record.phase_bound} if stays else {})
     if new or (before is not None and step is not None and step < before):
@@ -210,6 +211,14 @@ def is_too_soon(record: StepRecord, told_at: datetime) -> bool:
     """
     last = record.stall_told
     return last is not None and (record.at - last < STALLED_AGAIN or record.at - told_at < TOLD_AT_MOST)
+
+
+def _is_unknown(record: StepRecord, hidden: Set[str], *, new: bool) -> bool:
+    """Whether the step of pods that tell none may be told by one of the hidden ones.
+
+    A pod that was there and told nothing hangs: connections that it does not accept fill its queue, which hides it.
+    """
+    return bool(hidden) if new or not record.leader else record.leader in hidden and not record.mute
 
 
 def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:

@@ -175,6 +175,15 @@ async def test_P1_a_file_is_read_over_http_and_a_pod_that_nobody_reaches_is_unkn
     assert await asked(rules, [RunningPod(here.facts, "", "")]) == [], "without an address of its own it is not asked"
 
 
+@ROW("P2", level="pure")
+async def test_P2_of_pods_over_http_the_one_that_cannot_be_connected_to_is_hidden():
+    """A connection to 255.255.255.255 fails at once, and not because it is refused."""
+    refuses = RunningPod(pod_facts(annotated("a", None)), "127.0.0.1", "")
+    away = RunningPod(pod_facts(annotated("b", None)), "255.255.255.255", "")
+    found = await asked(Progress(source=ProgressSource.HTTP, port=9), [refuses, away])
+    assert [(one.name, one.told, one.hidden) for one in found] == [("a", None, False), ("b", None, True)]
+
+
 @ROW("P1", level="pure")
 @ROW("D44", level="pure")
 async def test_D44_a_step_in_several_segments_is_read_to_its_end():

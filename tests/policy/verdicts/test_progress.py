@@ -340,3 +340,48 @@ def test_P2_only_a_rule_that_names_the_class_decides_on_a_stall():
     )
     assert rule_on(Policy(rules=(anything,)), stall(1, START)).rule == "no-progress"
     assert rule_on(Policy(rules=(anything, named)), stall(1, START)).rule == "hangs"
+
+
+def hidden(one: Reader, leader: PodStep, seconds: float = 7200) -> Reader:
+    """Let the first of two pods be read like this for so long, while the second is there and tells nothing."""
+    for _ in range(int(seconds / PERIOD)):
+        one.seconds += PERIOD
+        pods = [leader, PodStep(uid="a-1", name="train-1")]
+        one.record = read(one.record, 1, pods, RULES, START + timedelta(seconds=one.seconds))
+    return one
+
+
+TELLER = PodStep(uid="a-0", name="train-0", told=Step(step=1))
+HIDDEN, MUTE = edit(TELLER, told=None, hidden=True), edit(TELLER, told=None)
+
+
+@ROW("P2", level="pure")
+def test_P2_a_pod_that_cannot_be_connected_to_and_alone_tells_the_step_is_no_stall():
+    one = hidden(hidden(Reader(), TELLER, 2 * PERIOD), HIDDEN)
+    assert (one.known.step, one.known.quiet <= PERIOD, one.failed) == (1, True, False)
+    hidden(one, edit(TELLER, told=Step(step=2)), PERIOD)
+    assert (one.known.step, one.known.quiet) == (2, 0)
+    assert hidden(one, edit(TELLER, told=Step(step=2))).failed, "it is seen again, and stands still"
+
+
+@ROW("P2", level="pure")
+def test_P2_pods_that_tell_no_step_yet_are_not_known_to_tell_none_while_one_is_hidden():
+    assert not hidden(Reader(), HIDDEN).failed
+    assert hidden(Reader(), MUTE).failed
+
+
+@ROW("P2", level="pure")
+def test_P2_a_pod_that_told_nothing_before_it_could_not_be_connected_to_has_stalled():
+    """A program that hangs accepts nothing: the connections of each reading fill its queue, and then none is made."""
+    one = hidden(hidden(Reader(), TELLER, 2 * PERIOD), MUTE, 5 * PERIOD)
+    assert not one.failed
+    assert hidden(one, HIDDEN).failed
+
+
+@ROW("P2", level="pure")
+def test_P2_a_pod_that_is_hidden_behind_others_that_step_hides_none_of_their_steps():
+    one = hidden(hidden(Reader(), TELLER, 2 * PERIOD), HIDDEN, PERIOD)
+    one.seconds += PERIOD
+    pods = [HIDDEN, PodStep(uid="a-1", name="train-1", told=Step(step=5))]
+    one.record = read(one.record, 1, pods, RULES, START + timedelta(seconds=one.seconds))
+    assert (one.known.step, one.known.leader) == (5, "a-1")
