@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
+from temporalio.testing import ActivityEnvironment
 
 from holdfast import formats
 from holdfast.activities.facts.nodes import Marks
@@ -184,8 +185,9 @@ def test_the_watch_of_nodes_closes_its_clients_if_the_next_cannot_be_made(
     owner = NodeWatchActivities(Mock(), connect, cluster_uid="uid", metrics=Metrics(), marks=Marks())
 
     async def main() -> None:
+        given = WatchNodesInput(cluster="dev", cluster_uid="uid", timings=NodeTimings())
         with pytest.raises(SettingsError):
-            await owner.watch_nodes(WatchNodesInput(cluster="dev", cluster_uid="uid", timings=NodeTimings()))
+            await ActivityEnvironment().run(owner.watch_nodes, given)
         assert connect.closed == set(connect.clients)
         assert len(connect.closed) == most
 
