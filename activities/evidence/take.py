@@ -33,7 +33,7 @@ from holdfast.activities.kube.raw import mapping, sequence
 from holdfast.activities.site.closed import keeps_logs
 from holdfast.activities.site.site import Site, user_of
 from holdfast.model import Evidence
-from holdfast.model.calls.cluster import RemoveInput
+from holdfast.model.calls.cluster import ClearInput, RemoveInput
 from holdfast.model.words import plain, shortened
 from holdfast.policy.attempt.evidence import PODS_MAXIMUM
 
@@ -48,14 +48,14 @@ _NOT_ALLOWED: Final = (
 )
 
 
-async def take_evidence(site: Site, given: RemoveInput, *, untouched: bool) -> Evidence | None:
+async def take_evidence(site: Site, given: RemoveInput | ClearInput, *, untouched: bool) -> Evidence | None:
     """Keep the evidence of an attempt, and return where it lies; None if none is to be kept.
 
     It may be repeated: an attempt's first document stays.
 
     Args:
         site: the cluster.
-        given: the removal.
+        given: the removal, or the deletion of what is still active of a workload that has failed.
         untouched: whether nothing of the attempt is being deleted yet. Otherwise an earlier try has begun the deletion,
             and its evidence is only looked up.
     """
@@ -74,7 +74,9 @@ async def take_evidence(site: Site, given: RemoveInput, *, untouched: bool) -> E
         return _none(str(error) or type(error).__name__)
 
 
-async def _take(site: Site, store: EvidenceStore, given: RemoveInput, first: Sequence[str]) -> Evidence | None:
+async def _take(
+    site: Site, store: EvidenceStore, given: RemoveInput | ClearInput, first: Sequence[str]
+) -> Evidence | None:
     found = _Found()
     try:
         async with asyncio.timeout(READ_SECONDS):
@@ -134,7 +136,7 @@ class _Found:
     missing: list[str] = field(default_factory=list[str])
 
 
-async def _read(site: Site, given: RemoveInput, first: Sequence[str], found: _Found) -> None:
+async def _read(site: Site, given: RemoveInput | ClearInput, first: Sequence[str], found: _Found) -> None:
     namespace = given.target.namespace
     traces = await site.gathered.of("v1", "Pod", namespace, given.target.workload_uid)
     own = {
@@ -194,7 +196,7 @@ async def _read_node(site: Site, name: str, found: _Found) -> None:
     found.nodes.append(node_evidence(node))
 
 
-async def _read_log(site: Site, given: RemoveInput, wanted: LogWanted, found: _Found) -> None:
+async def _read_log(site: Site, given: RemoveInput | ClearInput, wanted: LogWanted, found: _Found) -> None:
     """Read the end of a log, as the workload's own account."""
     lines = log_lines(
         site.kube,

@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import activity
 
 from holdfast import names
+from holdfast.activities.evidence.take import take_evidence
 from holdfast.activities.facts.components import has_ended
 from holdfast.activities.facts.objects import object_facts
 from holdfast.activities.facts.pods import PodFacts, pod_facts
@@ -42,7 +43,7 @@ class _Going:
 
 
 async def clear(site: Site, given: ClearInput) -> Cleared:
-    """Delete what is still active, prove it gone, and observe what is kept (row J12).
+    """Keep evidence if asked to, delete what is still active, prove it gone, and observe what is kept (rows J12, P3).
 
     Raises:
         ApplicationError: of type `ClusterMismatch` or `ClusterUnreachable`, both retried.
@@ -50,12 +51,16 @@ async def clear(site: Site, given: ClearInput) -> Cleared:
     site.check(given.target)
     async with as_retryable_errors(), Pulse() as pulse:
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report))
-        await persist(pulse, "marking the attempt ended", lambda: _mark_ended(site, given))
+        # The mark goes before the first deletion: while the owner is without it, no try has deleted anything.
+        begins = await persist(pulse, "reading the attempt", lambda: _is_unmarked(site, given))
+        evidence = await take_evidence(site, given, untouched=begins)
+        if begins:
+            await persist(pulse, "marking the attempt ended", lambda: _mark_ended(site, given))
         if not await _until_gone(site, given, pulse):
-            return Cleared(done=False)
+            return Cleared(done=False, evidence=evidence)
         seen = await persist(pulse, "looking at what is kept", lambda: look(site, _observing(given)))
         await persist(pulse, "reporting", lambda: apply_report(site, given.target, given.report_done))
-        return Cleared(done=True, seen=seen.model_copy(update={"blind": site.blind(pulse.blind)}))
+        return Cleared(done=True, seen=seen.model_copy(update={"blind": site.blind(pulse.blind)}), evidence=evidence)
 
 
 def _observing(given: ClearInput) -> ObserveInput:
@@ -68,19 +73,22 @@ def _observing(given: ClearInput) -> ObserveInput:
     )
 
 
-async def _mark_ended(site: Site, given: ClearInput) -> None:
-    """Mark the owner, if it exists, as ended: from then on nothing is created under it or counts as missing."""
+async def _is_unmarked(site: Site, given: ClearInput) -> bool:
+    """Whether the owner exists and is not marked as ended yet."""
     name = given.target.attempt_name(given.attempt)
     owner = await site.kube.find(names.API_VERSION, names.ATTEMPT_KIND, name, given.target.namespace)
     if owner is None or owner["metadata"]["uid"] != given.owner_uid:
-        return
-    if names.ANNOTATION_ENDED in mapping(owner["metadata"].get("annotations")):
-        return
+        return False
+    return names.ANNOTATION_ENDED not in mapping(owner["metadata"].get("annotations"))
+
+
+async def _mark_ended(site: Site, given: ClearInput) -> None:
+    """Mark the owner, if it exists, as ended: from then on nothing is created under it or counts as missing."""
     with suppress(NotFound, Conflict):
         await site.kube.patch(
             names.API_VERSION,
             names.ATTEMPT_KIND,
-            name,
+            given.target.attempt_name(given.attempt),
             given.target.namespace,
             uid=given.owner_uid,
             patch={"metadata": {"annotations": {names.ANNOTATION_ENDED: "true"}}},

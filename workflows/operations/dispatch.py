@@ -419,6 +419,8 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 grace=timings(state).forceful_deletion_grace_period.total_seconds(),
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
+                evidence_of=evidence_of(state),
+                stacks=stacks_of(spec, state),
             )
             return called(clear, ENDLESS)
         case OperationKind.BARRIER:

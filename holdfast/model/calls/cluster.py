@@ -320,6 +320,10 @@ class ClearInput(Payload):
     """The status applied before the first change."""
     report_done: Report
     """The status applied when nothing is active any more."""
+    evidence_of: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda value: value is None)] = None
+    """The pods whose evidence it keeps before it deletes anything, as a removal does (row P3); None: it keeps none."""
+    stacks: Annotated[StacksRequest | None, Field(exclude_if=lambda value: value is None)] = None
+    """Which of these pods are asked for the stacks of their programs; None: none."""
 
 
 class Cleared(Payload):
@@ -327,6 +331,8 @@ class Cleared(Payload):
 
     done: bool
     seen: Observation | None = None
+    evidence: Annotated[Evidence | None, Field(exclude_if=lambda value: value is None)] = None
+    """What was kept before the deletion began; None if it was not asked for, or this worker keeps no evidence."""
 
 
 class ParkInput(Payload):

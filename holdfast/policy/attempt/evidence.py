@@ -1,4 +1,4 @@
-"""Decides whether an attempt's removal first keeps evidence, and of which pods (row P3). Pure."""
+"""Decides whether an attempt's removal or clearing first keeps evidence, and of which pods (row P3). Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FOR_A_FAILURE: Final = frozenset({Reason.RESETTING, Reason.REQUEUED, Reason.RET
 
 
 def evidence_of(state: State) -> tuple[str, ...] | None:
-    """Return the pods whose evidence the removal of the attempt keeps, those that decided first, at most 8.
+    """Return the pods whose evidence is kept before the attempt is removed or cleared: those that decided, at most 8.
 
-    None if it keeps none: no failure has ended the attempt, or its evidence has been taken. The removal adds other pods
+    None if none is kept: no failure has ended the attempt, or its evidence has been taken. The activity adds other pods
     of the attempt if these are fewer than 8: of a failure that no pod has, each may tell something.
     """
     attempt = state.attempt

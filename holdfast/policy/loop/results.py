@@ -103,8 +103,8 @@ def ended(state: State, event: OperationEnd, now: datetime) -> State:
             return _replaced(state, attempt, operation, event, now)
         case Staged() | OperationRefused() if operation.kind is OperationKind.STAGE:
             return staged(state, event, operation.attempt, now)
-        case Cleared(done=True) if live and attempt is not None:
-            return _cleared(state, attempt, now)
+        case Cleared() if live and attempt is not None:
+            return _cleared(state, attempt, event, now)
         case Lifted() if live and attempt is not None and attempt.barrier is not None:
             if never_starts(state, operation, event):
                 why = f"the programs of attempt {attempt.number} cannot start: {event.refused}"
@@ -243,11 +243,16 @@ def _known(attempt: Attempt, made: tuple[ObjectRef, ...]) -> tuple[ObjectRef, ..
     return tuple({(one.api_version, one.kind, one.name): one for one in (*attempt.objects, *made)}.values())
 
 
-def _cleared(state: State, attempt: Attempt, now: datetime) -> State:
-    """Record that nothing of a settled workload is active any more."""
+def _cleared(state: State, attempt: Attempt, event: Cleared, now: datetime) -> State:
+    """Record whether nothing of a settled workload is active any more, and the evidence of what was."""
+    if event.evidence is not None:
+        attempt = edit(attempt, evidence=event.evidence)
+    if not event.done:
+        return edit(state, attempt=attempt)
     seen = state.observation
     state = edit(state, attempt=edit(attempt, cleared=True), observation=idle(seen) if seen is not None else None)
-    text = f"nothing of attempt {attempt.number} is active any more; what has ended is kept"
+    found = f"; {event.evidence.sentence()}" if event.evidence is not None else ""
+    text = f"nothing of attempt {attempt.number} is active any more; what has ended is kept{found}"
     return cause(state, Reason.DELETION_COMPLETE, text, now)
 
 

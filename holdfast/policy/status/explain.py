@@ -548,7 +548,7 @@ def _kept(spec: Workload, state: State) -> str:
 
 
 def _kept_evidence(state: State) -> str:
-    """Say where the evidence of an attempt that has been removed is, until the next attempt begins (row P3)."""
+    """Say where the evidence of an attempt is that is removed or cleared, until the next one begins (row P3)."""
     attempt = state.attempt
     return attempt.evidence.sentence() if attempt is not None and attempt.evidence is not None else ""
 

@@ -112,6 +112,35 @@ async def test_P3_a_removal_that_is_not_asked_to_keeps_nothing(bench: Bench, sto
     assert (removed.gone, removed.evidence, keys_in(store)) == (True, None, [])
 
 
+async def test_P3_what_is_deleted_at_a_failed_end_is_in_the_store_before_and_is_taken_once(
+    bench: Bench, store: Store
+) -> None:
+    kept_in = with_store(bench, evidence_store(store))
+    name = await failed(bench)
+    before = bench.kube.mutate
+    stored_by_then: list[bool] = []
+
+    async def mutate(method: str, path: str, **options: Any) -> Any:
+        if method == "DELETE":
+            stored_by_then.append(bool(keys_in(store)))
+        return await before(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    cleared = await bench.clear(evidence_of=(name,), report=bench.report(phase=Phase.FAILED))
+    assert cleared.done
+    assert stored_by_then
+    assert all(stored_by_then)
+    assert cleared.evidence is not None
+    stored = await kept_in.kept(bench.target, 1)
+    assert stored is not None
+    assert stored.digest == cleared.evidence.digest
+    told = json.loads(stored.data)
+    assert told["pods"][0]["name"] == name
+    assert cleared.evidence.pods == len(told["pods"]) >= 2, "those that ran on, too"
+    again = await bench.clear(tries=2, evidence_of=(name,), report=bench.report(phase=Phase.FAILED))
+    assert again.evidence == cleared.evidence, "it finds the document, and reads no pods"
+
+
 async def test_P3_logs_need_a_right_that_a_namespace_does_not_give_by_default(bench: Bench, store: Store) -> None:
     with_store(bench, evidence_store(store))
     removed = await bench.remove(evidence_of=(await failed(bench),))

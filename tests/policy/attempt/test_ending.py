@@ -15,6 +15,7 @@ from holdfast.model import (
     ConditionType,
     CopyCounts,
     Deletion,
+    Evidence,
     Failure,
     FailureClass,
     Observation,
@@ -31,6 +32,7 @@ from holdfast.model import (
 from holdfast.model.calls.cluster import Cleared, Created
 from holdfast.model.entities.graph import Place
 from holdfast.policy.attempt.ending import active_in, idle
+from holdfast.policy.attempt.evidence import evidence_of
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.blocked import owed
 from holdfast.policy.status.explain import explain_of, status_of
@@ -46,6 +48,7 @@ from holdfast.policy.values.events import (
     Suspended,
 )
 from holdfast.policy.values.steps import Sleep
+from holdfast.workflows.operations.dispatch import call_of
 from tests.policy.attempt.test_order import after
 from tests.policy.lives.elements import Elements, config, element, job, jobs
 
@@ -338,3 +341,30 @@ def test_L31_one_that_its_graph_counts_as_gone_is_begun_anew_by_no_retry(in_grap
     assert owed(one.spec, one.state, "uid") is None, "what excludes it may run by now"
     if in_graph:
         assert one.state.causes[-1].message.endswith("its graph counts it as ended: submit the graph again")
+
+
+KEPT = Evidence(link="s3://kept/attempt-1", digest="0" * 64, size=900, pods=2, logs=3)
+
+
+@ROW("P3", level="pure")
+@pytest.mark.parametrize(("how", "asked"), [("success", None), ("failure", ("driver-0",))])
+def test_P3_evidence_of_a_failure_is_asked_for_before_what_is_active_goes(how: str, asked: tuple[str, ...] | None):
+    one = ends(life(hold=True), how)
+    seen = one.state.observation
+    assert seen is not None
+    decided = tuple(edit(each, scope=Scope.MEMBER, subject="driver-0") for each in seen.failures)
+    state = edit(one.state, observation=edit(seen, failures=decided))
+    assert call_of(one.spec, state, "uid", one.now).argument.evidence_of == asked
+
+
+@ROW("P3", level="pure")
+@pytest.mark.parametrize("done", [True, False])
+def test_P3_what_was_kept_before_the_deletion_is_told_and_not_taken_again(done: bool):
+    one = ends(life(hold=True), "failure")
+    one.ends(Cleared(done=done, evidence=KEPT))
+    assert one.kinds()[-1] == "clear", "no operation more"
+    assert explain_of(one.spec, one.state, one.now).kept == KEPT.sentence()
+    if done:
+        assert one.state.causes[-1].reason is Reason.DELETION_COMPLETE
+        assert one.state.causes[-1].message.endswith(KEPT.sentence())
+    assert evidence_of(one.state) is None
