@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
         ComponentsChange,
         PolicyChange,
         changed,
+        check_change,
         check_changeable,
         differing,
         reconfigured,
@@ -645,7 +646,7 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_changeable(self._state)
-        reconfigured(self._spec, change)
+        check_change(self._spec, change)
 
     @update_policy.validator
     def _check_policy(self, change: PolicyChange) -> None:

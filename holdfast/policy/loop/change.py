@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from holdfast.model import ActionKind, Component, Phase, Policy, State, Timings, Workload
 from holdfast.model.spec.policy import DEFAULT_RULE
+from holdfast.model.spec.sensitive import reruns_init
 from holdfast.policy.attempt.health import LIVE
 from holdfast.policy.values.addressee import Addressed
 
@@ -139,3 +140,17 @@ def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
         return spec.with_components(known.values())
     except ValidationError as error:
         raise ValueError("; ".join(each["msg"] for each in error.errors())) from None
+
+
+def check_change(spec: Workload, change: ComponentsChange) -> None:
+    """Check a change before it is accepted, as a submission is checked.
+
+    It is stricter than `reconfigured`, which also reads what releases before 0.3 have accepted.
+
+    Raises:
+        ValueError: naming the field and what is allowed.
+    """
+    after = reconfigured(spec, change)
+    for one in change.components if after.sensitive else ():
+        for _, wrong in reruns_init([one]):
+            raise ValueError(f"components.{one.name}.{wrong}")

@@ -27,6 +27,7 @@ from holdfast.policy.loop.change import (
     ComponentsChange,
     PolicyChange,
     changed,
+    check_change,
     check_changeable,
     differing,
     reconfigured,
@@ -200,6 +201,26 @@ def test_a_change_that_makes_the_whole_invalid_is_refused_in_the_models_words():
     with pytest.raises(ValueError, match="nothing") as caught:
         reconfigured(streams(), ComponentsChange.model_construct(components=(reader,), note=""))
     assert not hasattr(caught.value, "errors"), "a sentence, not a list of pydantic's"
+
+
+@pytest.mark.row("D5", level="pure")
+@pytest.mark.parametrize("field", ["restartPolicy", "restartPolicyRules"])
+def test_D5_a_change_may_not_make_a_kubelet_run_sensitive_work_again(field: str):
+    value = {"restartPolicy": "OnFailure", "restartPolicyRules": [{"action": "Restart"}]}[field]
+    once, again = ({"name": "fetch", "image": "pe:1", **more} for more in ({}, {field: value}))
+
+    def fetching(first: Any, image: str) -> Component:
+        return pod(spec={"initContainers": [first], "containers": [{"name": "main", "image": image}]})
+
+    before = fetching(once, "pe:1")
+    spec = Workload(name="train", cluster="dev", components=(before,), sensitive=True)
+    change = ComponentsChange(components=(fetching(again, "pe:2"),))
+    with pytest.raises(ValueError, match=r"components\.pe-1\.template\.spec\.initContainers\[0\]\.") as caught:
+        check_change(spec, change)
+    assert "sensitive work is not run again without a person's word" in str(caught.value)
+    assert reconfigured(spec, change).sensitive, "what an earlier release has accepted stays readable"
+    check_change(spec, ComponentsChange(components=(fetching(once, "pe:2"),)))
+    check_change(spec.model_copy(update={"sensitive": False}), change)
 
 
 def test_the_workload_that_comes_of_it_is_checked_whole():

@@ -112,6 +112,23 @@ async def test_S8_a_change_that_would_be_another_object_is_refused(
         await handle.result()
 
 
+@pytest.mark.row("D5", level="e2e")
+async def test_D5_a_change_by_which_a_kubelet_would_run_sensitive_work_again_is_refused(environment: Environment):
+    async with environment() as run:
+        handle = await run.start(workload(sensitive=True))
+        component = workload().components[0]
+        first = {"name": "first", "image": "i", "restartPolicy": "OnFailure"}
+        pods = {"spec": {"initContainers": [first], "containers": [{"name": "main", "image": "i"}]}}
+        changed = component.model_copy(update={"template": {**component.template, "spec": {"template": pods}}})
+        change = ComponentsChange(components=(changed,)).model_dump(mode="json")
+        with pytest.raises(WorkflowUpdateFailedError) as error:
+            await handle.execute_update(names.UPDATE_COMPONENTS, change)
+        told = "components.train.template.spec.template.spec.initContainers[0].restartPolicy: 'OnFailure'"
+        assert told in str(error.value.cause)
+        await handle.signal(names.SIGNAL_CANCEL)
+        await handle.result()
+
+
 async def test_a_later_attempt_in_the_cluster_holds_it_until_a_person_says_retry(environment: Environment):
     async with environment() as run:
         handle = await run.start()
