@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -16,6 +19,7 @@ from holdfast import names
 from holdfast.cli.app import app
 from holdfast.cli.cluster.doctor import text as doctor_text
 from holdfast.cli.common.options import chosen
+from holdfast.errors import NotReachable, WorkloadNotFound
 from holdfast.model import Workload
 
 ROOT = Path(__file__).parents[2]
@@ -300,3 +304,41 @@ def kubeconfig(folder: Path) -> Path:
         )
     )
     return path
+
+
+class Applying:
+    """A session in which `lost` cannot be looked up, and nothing once a workload is submitted."""
+
+    def __init__(self) -> None:
+        self.submitted: list[str] = []
+
+    async def get(self, name: str, namespace: str, _cluster: str) -> None:
+        if self.submitted or name == "lost":
+            raise NotReachable("Temporal", "127.0.0.1:7233", "start it", "it does not answer")
+        raise WorkloadNotFound(f"workload/dev/{namespace}/{name}")
+
+    async def submit(self, wanted: Workload) -> None:
+        self.submitted.append(wanted.name)
+
+
+@pytest.mark.row("E3", level="pure")
+@pytest.mark.parametrize(("wanted", "code"), [(("a", "b"), 0), (("a", "lost", "b"), 3)])
+def test_E3_apply_says_what_became_of_each_whatever_becomes_of_a_look_at_one(
+    monkeypatch: pytest.MonkeyPatch, wanted: tuple[str, ...], code: int
+) -> None:
+    one = Applying()
+
+    @asynccontextmanager
+    async def session(*_: Any) -> AsyncGenerator[Applying]:
+        yield one
+
+    monkeypatch.setattr("holdfast.cli.submission.apply.session", session)
+    text = "\n---\n".join(JOB.read_text().replace("name: sample-job", f"name: {name}") for name in wanted)
+    result = run("apply", "-", "--yes", "-o", "json", stdin=text)
+    assert result.exit_code == code, result.output
+    found = {each["name"]: each for each in json.loads(result.stdout)}
+    assert {name: each.get("result") for name, each in found.items()} == {
+        name: None if name == "lost" else "submitted" for name in wanted
+    }
+    assert one.submitted == ["a", "b"]
+    assert ("error" in found.get("lost", {})) is (code == 3)

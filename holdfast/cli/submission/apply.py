@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -82,7 +83,7 @@ def apply(
 
     async def go() -> list[Answer[Applied]]:
         async with session(place) as holdfast:
-            there = [await _find(holdfast, one) for one in workloads]
+            there = [await _looked_up(holdfast, one) for one in workloads]
             new = [one for one, run in zip(workloads, there, strict=True) if run is None]
             if new and not dry_run:
                 agree(new, plan=False, yes=yes)
@@ -92,15 +93,18 @@ def apply(
                 named = Chosen(one.namespace, one.name)
                 answer: Answer[Applied]
                 try:
+                    if isinstance(run, HoldfastError):
+                        raise run
                     answer = Answer(named, await _apply(holdfast, run, one, reason, dry_run=dry_run))
                 except HoldfastError as error:
                     answer = Answer(named, None, error)
                 answers.append(answer)
                 _say(answer, output, dry_run=dry_run)
             for one in new[:1] if not dry_run else ():  # One is enough: all wait for the same workers.
-                run = await _find(holdfast, one)
-                if run is not None:
-                    await attended(run, asyncio.sleep(0), BEGUN)
+                with suppress(HoldfastError):  # What became of each is known; here only a warning would be lost.
+                    run = await _find(holdfast, one)
+                    if run is not None:
+                        await attended(run, asyncio.sleep(0), BEGUN)
             return answers
 
     answers = asyncio.run(go())
@@ -118,6 +122,14 @@ async def _find(holdfast: Holdfast, wanted: Workload) -> Run | None:
         return await holdfast.get(wanted.name, wanted.namespace, wanted.cluster)
     except WorkloadNotFound:
         return None
+
+
+async def _looked_up(holdfast: Holdfast, wanted: Workload) -> Run | HoldfastError | None:
+    """Return the workload's run, or why it cannot be told which it is: that holds up no other one."""
+    try:
+        return await _find(holdfast, wanted)
+    except HoldfastError as error:
+        return error
 
 
 async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: str, *, dry_run: bool) -> Applied:
