@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -261,6 +261,42 @@ def problems_of(error: ValidationError, model: type[BaseModel] | None = None, pr
         # Each member of a union reports its own error for the same field. The last and widest one counts.
         found[problem.path or str(index)] = problem
     return tuple(found.values())
+
+
+def truths(given: Any, read: Any, prefix: str = "") -> Iterator[Problem]:
+    """Yield a problem for each `true` or `false` that a model has read as a number, which the API server never does.
+
+    The models themselves accept it: a workload that is under way must stay readable.
+
+    Args:
+        given: The document, as its author wrote it.
+        read: What was read from it: a model, or a value of one.
+        prefix: The path of the document.
+    """
+    if isinstance(given, bool):
+        if isinstance(read, int | float) and not isinstance(read, bool):
+            yield Problem(prefix, _EXPECTED["int_type"], given)
+    elif isinstance(given, list) and isinstance(read, list | tuple):
+        pairs = zip(cast("list[Any]", given), cast("Sequence[Any]", read), strict=False)
+        for index, (one, value) in enumerate(pairs):
+            yield from truths(one, value, field_path((index,), prefix))
+    elif isinstance(given, dict):
+        written = cast("dict[str, Any]", given)
+        for key, value in _values(read):
+            if key in written:
+                yield from truths(written[key], value, field_path((key,), prefix))
+
+
+def _values(read: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a model by the names of its fields, each by its alias too, or those of a mapping."""
+    from pydantic import BaseModel
+
+    if isinstance(read, BaseModel):
+        for name, field in type(read).model_fields.items():
+            for key in dict.fromkeys((field.alias or name, name)):
+                yield key, getattr(read, name)
+    elif isinstance(read, Mapping):
+        yield from cast("Mapping[str, Any]", read).items()
 
 
 def _problem(details: ErrorDetails, model: type[BaseModel] | None, prefix: str) -> Problem:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 from pydantic import ValidationError
 
 from holdfast import names
-from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.errors import InvalidWorkload, Problem, problems_of, truths
 from holdfast.formats import read
 from holdfast.formats.text import Document, Json, as_json, documents, inside, is_graph
 from holdfast.model import Workload
@@ -115,9 +115,12 @@ def _graph(
     if namespace is not None:
         fields["namespace"] = namespace
     try:
-        return Graph.model_validate(fields), templates
+        graph = Graph.model_validate(fields)
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Graph, "spec"), str(document)) from None
+    if wrong := tuple(truths(fields, graph, "spec")):
+        raise InvalidWorkload(wrong, str(document))
+    return graph, templates
 
 
 def _workloads(

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from holdfast import names
-from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of
+from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of, truths
 from holdfast.formats.native_resource import KIND, RESOURCE
 from holdfast.formats.nesting import nested
 from holdfast.formats.pods import infer, status_problems, status_rule
@@ -67,9 +67,12 @@ def _read_one(document: Document, context: Context) -> Workload:
         raise InvalidWorkload(problems, str(document))
     content.setdefault("source", SOURCE.model_dump(mode="json"))
     try:
-        return Workload.model_validate(content)
+        workload = Workload.model_validate(content)
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Workload, prefix), str(document)) from None
+    if wrong := tuple(truths(content, workload, prefix)):
+        raise InvalidWorkload(wrong, str(document))
+    return workload
 
 
 def _policy(given: Any, context: Context, usual: str) -> Any:

@@ -108,6 +108,10 @@ def test_L31_objects_of_one_name_in_two_of_a_graph_are_refused():
             "spec.nodes[0].after[0].on: ",
         ),
         (text({"name": "a", "template": job(), "tasks": 0}), "spec.nodes[0].tasks: "),
+        (
+            text({"name": "a", "template": job(), "tasks": True}),
+            "spec.nodes[0].tasks: expected a whole number (found true)",
+        ),
         (text({"name": "A", "template": job()}), "spec.nodes[0].name: 'A': expected a DNS label"),
         (text({"name": "a", "template": job(namespace="other")}), "namespace"),
     ],

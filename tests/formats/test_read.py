@@ -133,10 +133,20 @@ def test_a_workload_too_large_is_refused_as_a_whole() -> None:
 # --- Holdfast's own document
 
 
+NO_NUMBER = "expected a whole number (found "
+
+
 def own(**fields: Any) -> Json:
     spec = {"components": [{"name": "train", "template": job(parallelism=2)}], **fields}
     metadata = {"name": "own", "namespace": "team", "labels": {"a": "b"}}
     return {"apiVersion": "holdfast.dev/v1", "kind": "Workload", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize("priority", [1, 1.0])
+def test_a_number_of_our_document_may_be_written_with_a_point(priority: float) -> None:
+    (found,) = read([own(priority=priority)], cluster="dev")
+    assert found.priority == 1
+    assert Workload.model_validate({**found.model_dump(mode="json"), "priority": True}) == found, "what began goes on"
 
 
 def test_holdfasts_own_document() -> None:
@@ -231,6 +241,22 @@ def test_the_models_own_json_is_read_back_as_it_was(document: Json) -> None:
         ({**own(), "apiVersion": "holdfast.dev/v9"}, "apiVersion", "allowed: holdfast.dev/v1"),
         ({**own(), "spec": None}, "spec", "expected an object (found null)"),
         ({"schemaVersion": 2, "name": "x", "components": []}, "schemaVersion", "allowed: 1"),
+        *((own(priority=value), "spec.priority", NO_NUMBER) for value in (True, False)),
+        (
+            own(policy={"budgets": [{"name": "restart", "limit": True}]}),
+            "spec.policy.budgets[0].limit",
+            NO_NUMBER,
+        ),
+        (
+            own(policy={"rules": [{"name": "r", "match": {"exitCodes": [3, True]}, "action": {"kind": "Fail"}}]}),
+            "spec.policy.rules[0].match.exitCodes[1]",
+            NO_NUMBER,
+        ),
+        (
+            {"schemaVersion": True, "name": "x", "components": [{"name": "c", "template": config_map()}]},
+            "schemaVersion",
+            NO_NUMBER,
+        ),
     ],
 )
 def test_a_malformed_document_of_ours_is_refused(document: Json, path: str, says: str) -> None:
