@@ -193,7 +193,7 @@ def _gather(sent: dict[str, Any], component: str, pods: int, rendezvous: str, *,
         raise InjectionError(
             "gang",
             "this worker has no address under which pods reach a rendezvous: its operator gives it one "
-            "(rendezvous_url)",
+            "(setting `rendezvous_url`)",
         )
     try:
         add_gang(sent, component, pods, rendezvous, with_ca=with_ca)

@@ -85,8 +85,12 @@ _WAITS_SHOWN = 3
 _STARTS = ("admission grace", "warm-up grace")
 """Begin the waits for pods to start."""
 _SETTLED = {Phase.SUCCEEDED: "it has succeeded", Phase.FAILED: "it has failed"}
-_ENABLE = "`holdfast namespace enable "
-"""Stands in a refusal that is about the namespace, which names the whole command."""
+_BESIDE_THE_FILE = {
+    "`holdfast namespace enable ": "enable the namespace",
+    "its operator gives it": "have the worker's operator set what it lacks",
+    "install what defines it": "install what defines that kind",
+}
+"""What stands in a refusal whose remedy is not in the file, and that remedy: the same file is then tried again."""
 _DESCRIBE = "see what its pod waits for: `kubectl -n {ns} describe pod {pod}`"
 _UNBLOCKS: dict[str, str] = {
     UNSCHEDULABLE: "add nodes that fit, or lower the pods' requests: `kubectl -n {ns} describe pod {pod}`",
@@ -590,8 +594,9 @@ def _unblock(spec: Workload, state: State) -> str:
     if state.reason is Reason.QUEUED and kept_out(state):
         return f"free quota in queue {spec.queue}, or wait: `holdfast queue show {spec.queue}` shows who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
-        if _ENABLE in state.message:
-            return f"enable the namespace, then {anew or f'run {retry}'}"
+        beside = next((remedy for words, remedy in _BESIDE_THE_FILE.items() if words in state.message), "")
+        if beside:
+            return f"{beside}, then {anew or f'run {retry}'}"
         return f"correct the file, {anew}" if anew else "correct the file, then submit it with `--again`"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return f"{retry} begins anew with its budgets renewed; {cancel} removes what is held"

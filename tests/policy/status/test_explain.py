@@ -193,9 +193,20 @@ def test_status_counts_the_copies_of_components_that_have_some():
             "enable the namespace, then run `holdfast retry default/train-llm`",
             "enable the namespace, then delete the AppWrapper, and apply it again",
         ),
+        (
+            "this worker stages no data sets: its operator gives it a place for them (setting `data_directory`)",
+            "have the worker's operator set what it lacks, then run `holdfast retry default/train-llm`",
+            "have the worker's operator set what it lacks, then delete the AppWrapper, and apply it again",
+        ),
+        (
+            "spec.components[0].template.kind: cluster dev does not serve Plan of example.com/v1: install what defines "
+            "it, or submit with --allow-missing-kinds to wait until it is there",
+            "install what defines that kind, then run `holdfast retry default/train-llm`",
+            "install what defines that kind, then delete the AppWrapper, and apply it again",
+        ),
     ],
 )
-def test_E7_after_a_refusal_the_file_is_corrected_or_the_namespace_enabled(message: str, unblock: str, applied: str):
+def test_E7_after_a_refusal_the_file_is_corrected_or_what_it_needs_is_set_up(message: str, unblock: str, applied: str):
     life = Life(hold={OperationKind.PREPARE}).settle()
     life.tell_result(OperationRefused(names.ERROR_REFUSED, message))
     life.settle()
