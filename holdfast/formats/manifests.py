@@ -27,6 +27,7 @@ from holdfast.formats.pods import (
     pod_template,
     status_problems,
     status_rule,
+    twin_problem,
 )
 from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, without_queue
 from holdfast.formats.references import with_config
@@ -58,6 +59,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
     components: list[Component] = []
     given: list[Given] = []
     places: dict[str, str] = {}
+    seen: dict[tuple[str, str, str], str] = {}
     for index, document in enumerate(documents):
         place = str(document)
         # Maps the model's path of a field to the path that its author knows.
@@ -65,6 +67,8 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
         before = len(problems)
         pod_sets = _pod_sets(document.content, place, problems)
         problems.extend(_at(place, status_problems(document.content)))
+        twin = twin_problem(document.content, f"object {index + 1}", seen)
+        problems.extend(_at(place, [twin] if twin is not None else []))
         given.extend(_given(document.content, place, problems))
         template = without_queue(document.content)
         problems.extend(_at(place, queues_under(template, [one.path for one in pod_sets], "the object")))

@@ -12,7 +12,7 @@ from holdfast import names
 from holdfast.errors import InvalidWorkload, ManagedElsewhere, Problem, problems_of, truths
 from holdfast.formats.native_resource import KIND, RESOURCE
 from holdfast.formats.nesting import nested
-from holdfast.formats.pods import infer, status_problems, status_rule
+from holdfast.formats.pods import infer, status_problems, status_rule, twin_problem
 from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, warn, without_queue
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import known_name, unhyphenated
@@ -128,16 +128,19 @@ def _components(given: Any, least: int | None = None) -> Any:
 def _component_problems(components: Any, prefix: str) -> list[Problem]:
     """Return what is wrong with components beside their form.
 
-    That is status rules in annotations of templates; queues of their own, or of pod templates; and workloads, and what
-    restarts by itself (row F10).
+    That is two objects of one kind and name; status rules in annotations of templates; queues of their own, or of pod
+    templates; and workloads, and what restarts by itself (row F10).
     """
     found: list[Problem] = []
+    seen: dict[tuple[str, str, str], str] = {}
     for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
         given, declared = inside(one, "template"), inside(one, "podSets")
         if not isinstance(given, dict):
             continue
         template, path = cast("Json", given), f"{prefix}.components[{index}].".lstrip(".")
         found += [Problem(path + each.path, each.message, each.value) for each in status_problems(template)]
+        twin = twin_problem(template, path.removesuffix("."), seen)
+        found += [replace(twin, path=f"{path}template.{twin.path}")] if twin is not None else []
         pods = [inside(each, "path") for each in cast("list[Any]", declared if isinstance(declared, list) else [])]
         places = ["template", *(each for each in pods if isinstance(each, str))]
         more = [*queues_under(template, places, "the Workload"), *nested(template, KIND, "policy.budgets")]

@@ -245,6 +245,18 @@ def group_kind(template: Json) -> tuple[str, str]:
     return (group if slash else "", str(template.get("kind", "")))
 
 
+def twin_problem(template: Json, place: str, seen: dict[tuple[str, str, str], str]) -> Problem | None:
+    """Return the problem of a name that an earlier object of the same kind has; remember where the first of them is."""
+    name = inside(template, "metadata", "name")
+    if not name or not isinstance(name, str):
+        return None
+    key = (*group_kind(template), name)
+    earlier = seen.setdefault(key, place)
+    if earlier == place:
+        return None
+    return Problem("metadata.name", f"is the name of another {key[1]} here, that of {earlier}", name)
+
+
 def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:
     """Return the pod sets and the problems of an object of a known kind; for other kinds, two empty lists."""
     known = KINDS.get(group_kind(template))

@@ -52,6 +52,17 @@ def test_one_name_is_not_for_two() -> None:
     assert "is given to two workloads" in str(refusal([appwrapper(), appwrapper()])[0])
 
 
+def test_two_objects_of_one_kind_and_name_are_refused_where_the_second_is() -> None:
+    problem = refusal([job(), config_map(), job()])[0]
+    assert str(problem).startswith("Job train: metadata.name: is the name of another Job here, that of object 1 (found")
+    assert one([job("a"), {**pod(), "metadata": {"name": "a"}}, job("b")]).components, "another kind may have the name"
+
+    components = [{"name": name, "template": job()} for name in ("one", "two")]
+    problem = refusal(own(components=components))[0]
+    assert problem.path == "spec.components[1].template.metadata.name"
+    assert "that of spec.components[0] (found 'train')" in str(problem)
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [

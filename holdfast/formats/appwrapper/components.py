@@ -13,11 +13,11 @@ from holdfast.formats.nesting import nested
 from holdfast.formats.pods import (
     PathProblem,
     component_name,
-    group_kind,
     infer,
     pod_template,
     status_problems,
     status_rule,
+    twin_problem,
 )
 from holdfast.formats.published import queues_under
 from holdfast.formats.references import with_config
@@ -42,7 +42,7 @@ def read_components(
         problems.append(Problem("spec.components", "expected at least one component"))
     found: list[Component] = []
     total = 0
-    seen: dict[tuple[str, str, str], int] = {}
+    seen: dict[tuple[str, str, str], str] = {}
     for index, component in enumerate(given):
         path = f"spec.components[{index}]"
         before = len(problems)
@@ -87,21 +87,17 @@ def read_components(
     return with_config(found)
 
 
-def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], int], problems: list[Problem]) -> None:
+def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], str], problems: list[Problem]) -> None:
     """Refuse a name that is not a string, or that an earlier component of the same kind has."""
-    path = f"spec.components[{index}].template.metadata"
+    place = f"spec.components[{index}]"
     for field in ("name", "generateName"):
         found = inside(template, "metadata", field)
         if found is not None and not isinstance(found, str):
-            problems.append(Problem(f"{path}.{field}", "expected text: write it in quotes", found))
+            problems.append(Problem(f"{place}.template.metadata.{field}", "expected text: write it in quotes", found))
             return
-    name = inside(template, "metadata", "name")
-    if name:
-        key = (*group_kind(template), name)
-        earlier = seen.setdefault(key, index)
-        if earlier != index:
-            message = f"is the name of another {key[1]} here, that of spec.components[{earlier}]"
-            problems.append(Problem(f"{path}.name", message, name))
+    twin = twin_problem(template, place, seen)
+    if twin is not None:
+        problems.append(replace(twin, path=f"{place}.template.{twin.path}"))
 
 
 def _pod_sets(component: ComponentPart, path: str, problems: list[Problem]) -> list[PodSetPart]:
