@@ -60,7 +60,7 @@ def phases(incomplete: str) -> list[str]:
     """Complete a phase."""
     from holdfast.model import Phase
 
-    return [phase.value for phase in Phase if phase.value.startswith(incomplete)]
+    return [phase for phase in (*Phase, "Starting") if phase.startswith(incomplete)]
 
 
 def settings(incomplete: str) -> list[str]:

@@ -207,9 +207,13 @@ def submitter(by: str) -> str:
 
 
 def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> str:
-    """Return a table of workloads, one a line; a wide one also has their cluster, queue and last message."""
+    """Return a table of workloads, one a line; a wide one also has their cluster, queue and last message.
+
+    Of several clusters, the cluster is always shown: a name is one workload in each of them.
+    """
     if not told:
         return "no workloads"
+    several = wide or len({each.cluster for each in told}) > 1
     rows = [
         (
             each.namespace,
@@ -220,12 +224,13 @@ def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> 
             str(each.attempt),
             str(each.restarts),
             age(now - each.since),
-            *((each.cluster, each.queue, each.message) if wide else ()),
+            *((each.cluster,) if several else ()),
+            *((each.queue, each.message) if wide else ()),
         )
         for each in told
     ]
     heads = ("NAMESPACE", "NAME", "KIND", "PHASE", "REASON", "ATTEMPT", "RESTARTS", "AGE")
-    return table((*heads, "CLUSTER", "QUEUE", "MESSAGE") if wide else heads, rows)
+    return table((*heads, *(("CLUSTER",) if several else ()), *(("QUEUE", "MESSAGE") if wide else ())), rows)
 
 
 def transition(before: Status | None, after: Status) -> str:

@@ -263,4 +263,4 @@ def _phase(given: str | None) -> str | None:
     for phase in Phase:
         if phase.value.lower() == given.lower():
             return phase.value
-    raise typer.BadParameter(f"{given!r}: expected one of {', '.join(Phase)}", param_hint="--phase")
+    raise typer.BadParameter(f"{given!r}: expected one of Starting, {', '.join(Phase)}", param_hint="--phase")

@@ -80,6 +80,12 @@ def test_E3_the_table_has_a_reason_and_the_wide_one_more() -> None:
     assert row.endswith("dev      gpus   worker-3 exited 137")
 
 
+def test_E3_of_several_clusters_each_row_says_of_which_it_is() -> None:
+    heads, first, second = render.summaries([one("a"), one("a", cluster="prod")], NOW).splitlines()
+    assert heads.split()[-2:] == ["AGE", "CLUSTER"]
+    assert (first.split()[-1], second.split()[-1]) == ("dev", "prod")
+
+
 def test_E3_what_a_limit_leaves_out_is_said() -> None:
     listing = Listing(tuple(one(str(number)) for number in range(2431)))
     assert listing.notes(100) == ["showing 100 of 2,431 workloads: --limit shows more"]
