@@ -116,6 +116,15 @@ def test_a_file_that_is_not_there() -> None:
     result = run("submit", "nowhere.yaml", "--dry-run")
     assert result.exit_code == 2
     assert "nowhere.yaml cannot be read: No such file" in result.output
+    result = run("validate", "nowhere.yaml")
+    assert result.exit_code == 2
+    assert result.output.startswith("nowhere.yaml cannot be read: No such file"), "the file is named once"
+
+
+def test_an_extension_by_what_is_no_duration_is_refused_before_anything_is_asked() -> None:
+    result = run("extend", "x", "abc")
+    assert result.exit_code == 2
+    assert "is not a duration" in result.output
 
 
 def test_set_wants_a_key_and_a_value() -> None:

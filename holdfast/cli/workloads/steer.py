@@ -95,6 +95,7 @@ def extend(
 ) -> None:
     """Extend a workload's walltime, as far as its `lifecycle.extendableTo` allows."""
     named = chosen(name, namespace)
+    seconds(by, "BY")  # What is no duration is refused at once, and not only once a worker answers.
     status = with_run(named, place, lambda run: run.extend(by, reason), ONLY_BY_A_WORKER)
 
     def said() -> str:

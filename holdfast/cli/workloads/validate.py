@@ -71,7 +71,8 @@ def validate(
             if isinstance(error, _unreachable()):
                 raise
             found.append({"file": file, "valid": False, "problem": str(error)})
-            texts.append(f"{file}: {error}")
+            # What cannot be read at all names the file itself.
+            texts.append(str(error) if str(error).startswith(f"{file} ") else f"{file}: {error}")
             continue
         open_ = list(dict.fromkeys(text for answer in answers for text in answer.open))
         unchecked = [UNCHECKED_BY_SERVER, *open_] if server else [UNCHECKED]
