@@ -31,7 +31,9 @@ def offered(*words: str, address: str = "127.0.0.1:1") -> tuple[list[str], str]:
 def test_E6_phases_complete() -> None:
     assert offered("list", "--phase", "S")[0] == ["Suspending", "Suspended", "Succeeded", "Starting"]
     assert offered("list", "--phase", "Ru")[0] == ["Running"]
-    assert offered("list", "--phase", "")[0] == [*(phase.value for phase in Phase), "Starting"], "as a first start is shown"
+    assert offered("list", "--phase", "")[0] == [*(phase.value for phase in Phase), "Starting"], (
+        "as a first start is shown"
+    )
 
 
 @pytest.mark.row("E6", level="pure")
