@@ -17,7 +17,7 @@ from holdfast.formats.published import LABEL_QUEUE, queue_in, queues_under, warn
 from holdfast.formats.registry import Context, Format
 from holdfast.formats.settings import known_name, unhyphenated
 from holdfast.formats.text import Document, Json, inside
-from holdfast.model import Source, Status, Workload
+from holdfast.model import Policy, Source, Status, Workload
 from holdfast.profiles.manifests import POLICY
 from holdfast.profiles.torchelastic import POLICY as GANG_POLICY
 
@@ -81,25 +81,31 @@ def _policy(given: Any, context: Context, usual: str) -> Any:
         return given
     policy = cast("Json", given)
     profile = context.profiles.get(str(policy.get("profile", usual)))
-    if profile is None:
-        return policy
-    base: Json = profile.model_dump(mode="json")
-    timings = policy.get("timings")
+    return policy if profile is None else policy_over(profile, policy)
+
+
+def policy_over(policy: Policy, given: Json) -> Json:
+    """Return the `policy` section of a document with omitted fields filled in from another policy.
+
+    Waits are filled in one by one, and so are the fields of a budget that the other policy has, too.
+    """
+    base: Json = policy.model_dump(mode="json")
+    timings = given.get("timings")
     if isinstance(timings, dict):
-        # The model's own JSON repeats the profile's period: only a different period was set by the document.
+        # The model's own JSON repeats the other policy's period: only a different period was set by the document.
         grace = cast("Json", timings).get("failureGracePeriod", base["timings"]["failureGracePeriod"])
         if grace != base["timings"]["failureGracePeriod"]:
             base["ownFailureGrace"] = True
         timings = {**base["timings"], **cast("Json", timings)}
     filled: Json = {} if timings is None else {"timings": timings}
-    budgets = policy.get("budgets")
+    budgets = given.get("budgets")
     if isinstance(budgets, list):
         known = {one["name"]: one for one in base["budgets"]}
         each = cast("list[Any]", budgets)
         filled["budgets"] = [
             {**known.get(str(inside(one, "name")), {}), **one} if isinstance(one, dict) else one for one in each
         ]
-    return {**base, **policy, **filled}
+    return {**base, **given, **filled}
 
 
 def _components(given: Any, least: int | None = None) -> Any:

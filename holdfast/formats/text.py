@@ -85,6 +85,28 @@ def documents(text: str) -> list[Document]:
         raise InvalidWorkload([Problem("", "is nested too deeply")], "the text") from None
 
 
+def one_document(text: str, source: str) -> Json | None:
+    """Return the one document of a text as JSON; None if it has none.
+
+    Args:
+        text: YAML or JSON.
+        source: The name of the text, for errors.
+
+    Raises:
+        InvalidWorkload: if it is not YAML or JSON, or has several documents.
+    """
+    try:
+        found = documents(text)
+        content: Json | None = as_json(found[0].content) if found else None
+    except InvalidWorkload as error:
+        raise InvalidWorkload(error.problems, source) from None
+    if len(found) > 1:
+        raise InvalidWorkload([Problem("", f"expected one document, found {len(found)}")], source)
+    if broken := half_letter(content):
+        raise InvalidWorkload([Problem(broken, "holds half of a letter: expected whole Unicode text")], source)
+    return content
+
+
 def _documents(text: str) -> list[Document]:
     # pyyaml's stubs leave its methods half untyped.
     loader: Any = _Loader(text)

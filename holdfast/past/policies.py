@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-import yaml
 from pydantic import ValidationError
 
 from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.formats.native import policy_over
 from holdfast.formats.settings import OF_A_POLICY, Given, read_settings
+from holdfast.formats.text import one_document
 from holdfast.model import Policy, Workload
 
 _SECTIONS = ("policy", "spec.policy")
-_PARTS = ("timings", "exclusion", "deletion")
-"""Parts of a policy that are merged by field: omitted fields keep their values. Other parts are replaced whole."""
 
 
 def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], source: str) -> Policy:
     """Return the policy that a document describes.
 
     Args:
-        text: YAML or JSON: the `policy` section of a workload's document, or a document that has one. Omitted fields
-            keep the workload's values, or, if it names another profile, have that profile's values.
+        text: YAML or JSON: the `policy` section of a workload's document, or a document that has one. It is read as
+            in a submission, with the workload's policy for the profile, unless it names another profile.
         spec: The workload that really ran.
         profiles: Policies by profile name.
         source: The name of the document, for messages.
@@ -30,10 +29,7 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
     Raises:
         InvalidWorkload: with the path of each invalid field.
     """
-    try:
-        given: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidWorkload([Problem("", f"is not YAML: {str(error).splitlines()[0]}")], source) from None
+    given: Any = one_document(text, source)
     prefix = ""
     for section in _SECTIONS:
         inner: Any = given
@@ -46,15 +42,8 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
         raise InvalidWorkload([Problem(prefix, "expected an object: the policy section of a workload", given)], source)
     document = cast("dict[str, Any]", given)
     base = _base(document, spec, profiles, prefix, source)
-    whole: dict[str, Any] = {**base.model_dump(mode="json"), **document}
-    for part in _PARTS:
-        inner = document.get(part)
-        if isinstance(inner, dict):
-            whole[part] = {**getattr(base, part).model_dump(mode="json"), **cast("dict[str, Any]", inner)}
-            if part == "timings" and "failureGracePeriod" in inner:
-                whole["ownFailureGrace"] = True
     try:
-        policy = Policy.model_validate(whole)
+        policy = Policy.model_validate(policy_over(base, document))
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Policy, prefix), source) from None
     return _fitting(policy, spec, source)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
+import yaml
 
 from holdfast.errors import InvalidWorkload
-from holdfast.model import Exclusion
+from holdfast.formats import read
 from holdfast.past.policies import read_policy, with_settings
 from holdfast.profiles import PROFILES
 from tests.policy.lives.life import workload
@@ -22,11 +24,25 @@ def test_what_is_not_named_stays_as_the_workload_has_it(head: str):
     assert policy == SPEC.policy.model_copy(update={"timings": expected, "own_failure_grace": True})
 
 
-def test_what_is_not_named_of_a_part_stays_as_the_workload_has_it():
-    mine = SPEC.policy.model_copy(update={"exclusion": Exclusion(limit=5, expiry=timedelta(hours=2))})
-    spec = SPEC.model_copy(update={"policy": mine})
-    policy = read_policy("policy: {exclusion: {limit: 1}}", spec, PROFILES, "other.yaml")
-    assert policy.exclusion == Exclusion(limit=1, expiry=timedelta(hours=2))
+POLICIES = (
+    "{}",
+    "{profile: streams}",
+    "{timings: {failureGracePeriod: 5s}}",
+    "{timings: {failureGracePeriod: 1m, retryPausePeriod: 10s}}",
+    "{budgets: [{name: restart, limit: 1}, {name: launch, limit: 2}]}",
+    "{exclusion: {limit: 1}}",
+    "{profile: jobset, deletion: {atEnd: All}, success: {operator: Any}}",
+)
+
+
+@pytest.mark.row("P6", level="pure")
+@pytest.mark.parametrize("text", POLICIES)
+def test_it_is_what_a_submission_with_this_policy_would_have(text: str):
+    # The workload has the policy of its profile, which is where a submission begins.
+    spec = workload(policy=PROFILES["appwrapper"])
+    document = {**spec.model_dump(mode="json"), "policy": {"profile": "appwrapper", **yaml.safe_load(text)}}
+    (submitted,) = read(json.dumps(document), cluster=spec.cluster)
+    assert read_policy(text, spec, PROFILES, "other.yaml") == submitted.policy
 
 
 def test_another_profile_brings_its_own():
@@ -40,7 +56,13 @@ def test_another_profile_brings_its_own():
         ("spec: {policy: {timings: {failureGracePeriod: soon}}}", "spec.policy.timings.failureGracePeriod"),
         ("policy: {profile: unheard}", "policy.profile"),
         ("policy: []", "policy: expected an object"),
-        ("{", "is not YAML"),
+        ("{", "line 1, column 2"),
+        ("[streams]", "line 1: expected an object"),
+        ("", "expected an object"),
+        ("profile: streams\n---\nprofile: streams", "expected one document, found 2"),
+        ("retry: 1\nretry: 2", "key 'retry' is given twice"),
+        ('profile: "\\ud800"', "profile: holds half of a letter"),
+        ("timings: {failureGracePeriod: 1:30}", "timings.failureGracePeriod: '1:30' is not a duration"),
         ("profile: [streams]", "profile"),
         ("success: {components: [unheard]}", "success"),
         ("rules: [{name: x, match: {components: [unheard]}, action: {kind: Fail}}]", "rules"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +11,7 @@ import typer
 
 from holdfast.cli.common.options import Output, Place, chosen, session
 from holdfast.cli.common.output import emit
-from holdfast.cli.submission.files import overrides
-from holdfast.errors import HoldfastError
+from holdfast.cli.submission.files import overrides, text_of
 
 if TYPE_CHECKING:
     from holdfast.past import Story
@@ -42,7 +40,7 @@ def compare(
 
     other = story.spec.policy
     if policy is not None:
-        other = read_policy(_text(policy), story.spec, PROFILES, f"policy {policy}")
+        other = read_policy(text_of(policy), story.spec, PROFILES, f"policy {policy}")
     if settings:
         other = with_settings(other, overrides(settings), story.spec)
     result = compared(story, other)
@@ -70,11 +68,3 @@ def read_story(histories: Sequence[str], namespace: str | None, place: Place) ->
             return await (await holdfast.get(named.name, named.namespace)).story()
 
     return asyncio.run(go())
-
-
-def _text(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise HoldfastError(f"{file} cannot be read: {reason}") from error

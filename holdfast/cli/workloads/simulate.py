@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.common.options import HERE, Format, Namespace, Output, Place, grouped
 from holdfast.cli.common.output import emit
-from holdfast.cli.submission.files import Set, overrides, read_file
+from holdfast.cli.submission.files import Set, overrides, read_file, text_of
 from holdfast.cli.workloads.compare import compare
 from holdfast.cli.workloads.submit import As, WithSettings
-from holdfast.errors import HoldfastError, InvalidWorkload
+from holdfast.errors import InvalidWorkload
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -111,12 +109,7 @@ def _read(file: str, spec: Workload) -> Script:
     """
     from holdfast.simulation import read_script
 
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise HoldfastError(f"{file} cannot be read: {reason}") from error
-    script = read_script(text, f"script {file}")
+    script = read_script(text_of(file), f"script {file}")
     if problems := script.problems(spec):
         raise InvalidWorkload(problems, f"script {file}")
     return script

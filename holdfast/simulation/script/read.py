@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from holdfast.errors import InvalidWorkload, Problem, problems_of
-from holdfast.formats.text import as_json, documents
+from holdfast.formats.text import one_document
 from holdfast.model import Bounded, Duration, Model, ProbeKind, Workload, format_duration
 from holdfast.simulation.script.events import (
     Asked,
@@ -230,13 +230,6 @@ def read_script(text: str, source: str = "the script") -> Script:
         InvalidWorkload: with every problem: the field's path, the value found and the values allowed.
     """
     try:
-        found = documents(text)
-    except InvalidWorkload as error:
-        raise InvalidWorkload(error.problems, source) from None
-    if len(found) > 1:
-        raise InvalidWorkload([Problem("", f"expected one document, found {len(found)}")], source)
-    document: dict[str, Any] = as_json(found[0].content) if found else {}
-    try:
-        return Script.model_validate(document)
+        return Script.model_validate(one_document(text, source) or {})
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Script), source) from None
