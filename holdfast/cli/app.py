@@ -35,7 +35,13 @@ class Refusing(TyperGroup):
     """A command group that turns Holdfast's errors into one line and the exit code that ux.md gives them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take --verbose behind the command too, where people add it after an error; heed NO_COLOR."""
+        """Take --verbose behind the command too, where people add it after an error; heed NO_COLOR.
+
+        Raises:
+            typer.BadParameter: if an argument, or a variable that stands for one, is not UTF-8 text.
+        """
+        if not ctx.resilient_parsing:
+            _check_text(args)
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         end = args.index("--") if "--" in args else len(args)
@@ -68,6 +74,20 @@ class Refusing(TyperGroup):
             _refuse(error, EXIT_REFUSED, ctx.params["verbose"])
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+
+
+def _check_text(args: list[str]) -> None:
+    """Refuse bytes that are not UTF-8, which no server takes; only a file may have such a name."""
+    given = [("", one) for one in args]
+    given += [(name, value) for name, value in os.environ.items() if name.startswith(("TEMPORAL_", "HOLDFAST_"))]
+    for at, (name, value) in enumerate(given):
+        text = value.partition("=")[2] if value.startswith("--") else value
+        if not any("\udc80" <= one <= "\udcff" for one in value) or os.path.lexists(text):
+            continue
+        before = args[at - 1] if 0 < at < len(args) else ""
+        hint = name or next((one for one in (value.partition("=")[0], before) if one.startswith("-")), None)
+        shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+        raise typer.BadParameter(f"'{shown}' is not UTF-8 text", param_hint=hint)
 
 
 def _refuse(error: Exception, code: int, verbose: bool) -> NoReturn:

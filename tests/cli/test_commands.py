@@ -351,3 +351,21 @@ def test_E3_apply_says_what_became_of_each_whatever_becomes_of_a_look_at_one(
     }
     assert one.submitted == ["a", "b"]
     assert ("error" in found.get("lost", {})) is (code == 3)
+
+
+@pytest.mark.parametrize("arguments", [("list", "--address", "h\udcff:1"), ("status", "x", "--address=h\udcff:1")])
+def test_bytes_that_are_no_text_are_refused_by_the_option(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2, result.exception
+    assert "--address: 'h\\xff:1' is not UTF-8 text" in result.output
+
+
+def test_bytes_that_are_no_text_are_refused_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "h\udcff:1")
+    assert "TEMPORAL_ADDRESS: 'h\\xff:1' is not UTF-8 text" in run("list").output
+
+
+def test_a_file_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "job\udcff.yaml"
+    file.write_text(JOB.read_text())
+    assert run("submit", str(file), "--dry-run").exit_code == 0
