@@ -119,7 +119,7 @@ class Recorder:
         spans = (span.end - max(span.begin, since) for span in self.state.blind if span.end > since)
         return sum(spans, timedelta(0))
 
-    def _close(self) -> None:
+    def _close(self, *, at_end: bool = False) -> None:
         """Close the current deadline: it was reached, or its reason has passed.
 
         One whose time passed while the cluster could not be observed was not reached: that time does not count.
@@ -135,6 +135,7 @@ class Recorder:
                 set_at=past.set_at - START,
                 due=due - START,
                 fell_due=self.clock.now >= due,
+                open=at_end and self.clock.now < due,
             )
         )
 
@@ -181,7 +182,7 @@ class Recorder:
         state = self.state
         if state.outcome is None:
             self._spend(state.phase)
-        self._close()
+        self._close(at_end=True)
         running = self._spent.get(Phase.RUNNING, timedelta(0))
         return Summary(
             outcome=state.outcome,

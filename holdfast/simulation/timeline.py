@@ -46,6 +46,8 @@ class Expected(Model):
     due: Duration
     """The last known due time: time in which nothing could be observed extends a deadline."""
     fell_due: bool
+    open: bool = False
+    """Whether it is still to come where the simulation ends."""
 
 
 class Summary(Model):

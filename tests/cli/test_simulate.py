@@ -39,6 +39,21 @@ def test_a_timeline_a_person_reads(script: Path) -> None:
         assert line in lines, result.stdout
 
 
+@pytest.mark.row("E7", level="pure")
+def test_E7_a_start_has_one_name_and_an_open_deadline_has_not_ended(script: Path) -> None:
+    script.write_text("events: [{at: 1s, unschedulable: {}}]")
+    result = run("simulate", str(JOB), "--script", str(script), "--until", "5s")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    for line in (
+        "outcome none yet, it is Starting (Submitted: all components are created; their pods are starting)",
+        "not running 5s (Starting 5s)",
+        "admission grace 1 +0s +1m ended early",
+        "warm-up grace 1 +0s +5m still to come",
+    ):
+        assert line in lines, result.stdout
+    assert "Resuming" not in result.stdout
+
+
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_the_same_input_gives_the_same_bytes(script: Path, output: str) -> None:
     first = run("simulate", str(JOB), "--script", str(script), "-o", output)

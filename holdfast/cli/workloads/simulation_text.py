@@ -11,7 +11,7 @@ from holdfast.cli.common.render import phase_word
 from holdfast.cli.common.screen import table
 from holdfast.model import BudgetStatus, Phase, format_duration
 from holdfast.model.words import counted
-from holdfast.simulation import Entry, EntryKind, Simulation, Summary
+from holdfast.simulation import Entry, EntryKind, Expected, Simulation, Summary
 
 _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
 _LEGEND = "! something happens   > Holdfast decides   . it waits"
@@ -34,7 +34,7 @@ def simulation_text(simulation: Simulation) -> str:
         lines += [f"broken off after {counted(len(rows), 'line')}: end it sooner with --until", ""]
     if simulation.left_out:
         lines += ["NOT SIMULATED", *(f"- {one}" for one in simulation.left_out), ""]
-    return "\n".join(lines + _summary(simulation.summary))
+    return "\n".join(lines + _summary(simulation, [row[1] for row in rows]))
 
 
 def _row(entry: Entry, reason: str) -> tuple[str, ...]:
@@ -63,8 +63,11 @@ def _at(span: timedelta) -> str:
     return f"+{format_duration(span)}"
 
 
-def _summary(summary: Summary) -> list[str]:
-    where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {summary.phase.value}"
+def _summary(simulation: Simulation, words: Sequence[str]) -> list[str]:
+    """Return the summary; `words` are the phases of the timeline as people read them."""
+    summary = simulation.summary
+    last = simulation.entries[-1].model_copy(update={"phase": summary.phase, "reason": summary.reason})
+    where = summary.outcome.value if summary.outcome is not None else f"none yet, it is {phase_word(last)}"
     why = f" ({summary.reason}: {summary.message})" if summary.message else f" ({summary.reason})"
     end = ("simulated", "until {at}") if summary.finished else ("not over", "at {at}, where the simulation ends")
     charged = f"{summary.restarts} ({summary.charged} charged, {summary.uncharged} uncharged)"
@@ -75,7 +78,7 @@ def _summary(summary: Summary) -> list[str]:
         ("restarts", charged),
         ("budgets", f"{_used(summary.budgets)} used" if summary.budgets else "none"),
         ("running", format_duration(summary.running)),
-        ("not running", _lost(summary)),
+        ("not running", _lost(summary, words)),
     ]
     if summary.replacements:
         rows.insert(4, ("made again", f"{counted(summary.replacements, 'time')} within an attempt"))
@@ -85,20 +88,22 @@ def _summary(summary: Summary) -> list[str]:
     return lines
 
 
-def _lost(summary: Summary) -> str:
-    first = "Starting" if summary.attempts <= 1 else "Starting and Resuming"
+def _lost(summary: Summary, words: Sequence[str]) -> str:
+    starts = " and ".join(one for one in ("Starting", Phase.RESUMING.value) if one in words)
     parts = [
-        f"{first if phase is Phase.RESUMING else phase.value} {format_duration(span)}"
+        f"{starts if phase is Phase.RESUMING else phase.value} {format_duration(span)}"
         for phase, span in summary.phases.items()
         if span and phase.value != "Running"
     ]
     return format_duration(summary.lost) + (f" ({', '.join(parts)})" if parts else "")
 
 
-def _outcome(what: str, *, met: bool) -> str:
-    if what.endswith("deletion"):
-        return "done" if met else "not needed"
-    return "ran out" if met else "ended early"
+def _outcome(one: Expected) -> str:
+    if one.open:
+        return "still to come"
+    if one.what.endswith("deletion"):
+        return "done" if one.fell_due else "not needed"
+    return "ran out" if one.fell_due else "ended early"
 
 
 def _deadlines(summary: Summary) -> str:
@@ -108,7 +113,7 @@ def _deadlines(summary: Summary) -> str:
             str(one.attempt or "-"),
             _at(one.set_at),
             _at(one.due),
-            _outcome(one.what, met=one.fell_due),
+            _outcome(one),
         )
         for one in summary.deadlines
     ]
