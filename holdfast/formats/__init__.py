@@ -37,6 +37,7 @@ __all__ = [
     "RESOURCES",
     "Format",
     "asking",
+    "path_in",
     "place",
     "pod_sets",
     "read",
@@ -165,6 +166,15 @@ def place(kind: str, copies: Sequence[int | None], index: int, path: str) -> str
     """
     forms = (one for one in FORMATS if kind in {name for _, name in one.source_kinds})
     return next(forms, native.FORMAT).place(copies, index, path)
+
+
+def path_in(workload: Workload, index: int, path: str) -> str:
+    """Return the path of a component's field in the workload's own document; plain manifests have no common root."""
+    component = workload.components[index]
+    if workload.source != manifests.SOURCE:
+        return place(workload.source.kind, [one.copies for one in workload.components], index, path)
+    inner = path.removeprefix("template").removeprefix(".")
+    return f"{component.template['kind']} {component.template['metadata']['name']}: {inner}"
 
 
 def _form(workload: Workload) -> Format:

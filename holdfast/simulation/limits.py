@@ -1,10 +1,18 @@
-"""Lists what a simulation leaves out; its output states it, so users do not take silence for an answer. Pure."""
+"""Lists what a simulation leaves out, and refuses what it cannot play. Pure.
+
+Its output states what is left out, so users do not take silence for an answer.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.activities.kube.raw import mapping
+from holdfast.errors import Problem
+from holdfast.formats import path_in
 from holdfast.formats.pods import PathProblem, pod_template
 from holdfast.model import Component, Workload
+from holdfast.simulation.script.events import PODS_MAXIMUM
 
 CONTROLLERS = frozenset(
     {("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
@@ -15,6 +23,8 @@ JOB_FIELDS = {
     "managedBy": "the Job is simulated as Kubernetes' own controller would run it",
 }
 """Fields of a Job that the simulated controller ignores, and what it does instead."""
+JOB_NUMBERS = ("activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes")
+"""Numbers of a Job that its controller goes by; a submission leaves it to the API server to refuse others."""
 POD_FIELDS = {"activeDeadlineSeconds": "no pod ends by its own deadline"}
 
 
@@ -26,6 +36,25 @@ def left_out(spec: Workload) -> tuple[str, ...]:
     for component in spec.components:
         found += [f"{component.title}: {said}" for said in _of(component)]
     return tuple(found)
+
+
+def refused(spec: Workload) -> list[Problem]:
+    """Return the problems of a workload that cannot be simulated."""
+    found: list[Problem] = []
+    if spec.expected_pods > PODS_MAXIMUM:
+        message = f"has too many pods to simulate: expected at most {PODS_MAXIMUM:,}"
+        found.append(Problem("", message, spec.expected_pods))
+    for index, component in enumerate(spec.components):
+        template = component.template
+        if (template["apiVersion"], template["kind"]) != ("batch/v1", "Job"):
+            continue
+        for field in JOB_NUMBERS:
+            value: Any = mapping(template.get("spec")).get(field)
+            if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+                continue
+            path = path_in(spec, index, f"template.spec.{field}")
+            found.append(Problem(path, "expected a whole number, at least 0", value))
+    return found
 
 
 def _of(component: Component) -> list[str]:

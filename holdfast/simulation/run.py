@@ -26,8 +26,10 @@ from holdfast.simulation.script.read import Event as Scripted
 from holdfast.simulation.timeline import Simulation
 
 ENTRIES_MAXIMUM = 5_000
-TASKS_MAXIMUM = 1_000
-"""The most steps of the workload at one instant; more would mean an endless loop."""
+WORK_MAXIMUM = 200_000_000
+"""How much a simulation may do before it is broken off: up to two minutes, with thousands of pods."""
+_STEP, _TASK, _SEEN = 200, 2_000, 20
+"""The work of a step of the cluster, of a step of the workload, and of a pod in a snapshot, in glances at a pod."""
 
 
 def simulate(
@@ -66,6 +68,7 @@ class _Play:
         self._seen: Observation | None = None
         self._marked: set[tuple[int, str]] = set()
         self._ended: Phase | None = None
+        self._work = 0
         self._names = names_of(spec)
 
     def play(self) -> Simulation:
@@ -77,27 +80,33 @@ class _Play:
             self._instant()
             self._recorder.at_rest()
             after = [each for each in (self._clock.next, self._timer) if each is not None]
-            full = len(self._recorder.entries) >= ENTRIES_MAXIMUM
-            if self._ended is not None or full or not after or min(after) > self._end:
+            if self._ended is not None or self._full or not after or min(after) > self._end:
                 break
             self._clock.now = max(self._clock.now, min(after))
-        if self._asked_until is not None and self._ended is None and not full:
+        if self._asked_until is not None and self._ended is None and not self._full:
             self._clock.now = self._end
         return Simulation(
             workload=self._spec.name,
             profile=self._spec.policy.profile,
             entries=tuple(self._recorder.entries),
             causes=tuple(self._recorder.causes),
-            truncated=full,
+            truncated=self._full,
             left_out=left_out(self._spec),
             summary=self._recorder.summary(finished=self._ended is not None),
         )
 
+    @property
+    def _full(self) -> bool:
+        """Whether too much has happened to go on."""
+        return len(self._recorder.entries) >= ENTRIES_MAXIMUM or self._work >= WORK_MAXIMUM
+
     def _instant(self) -> None:
-        """Do everything that is due at this time."""
-        for _ in range(TASKS_MAXIMUM):
-            while (action := self._clock.take()) is not None:
+        """Do everything that is due at this time; that may be without end where nothing takes time."""
+        while not self._full:
+            self._work += _TASK + _SEEN * len(self._world.blind)
+            while not self._full and (action := self._clock.take()) is not None:
                 action()
+                self._work += _STEP + self._world.size
             self._carry_on()
             if self._result is None:
                 self._watch()
@@ -105,13 +114,14 @@ class _Play:
                 self._task()
             elif self._clock.next is None or self._clock.next > self._clock.now:
                 return
-        raise RuntimeError(f"no rest at {self._clock.now}: {self._state.phase}")
 
     # --- the script
 
     def _schedule(self, event: Scripted) -> None:
-        for span in event.spans():
-            self._clock.after(span, lambda: self._happens(event))
+        if event.every is not None:
+            self._clock.repeat(event.every, event.times or 0, lambda: self._happens(event))
+        elif event.at is not None and self._clock.now + event.at <= self._end:
+            self._clock.after(event.at, lambda: self._happens(event))
 
     def _happens(self, event: Scripted) -> None:
         name, what = event.what
@@ -198,6 +208,7 @@ class _Play:
         owner = self._world.owners.get(attempt.number)
         if owner is None or owner.deleting is not None:
             return
+        self._work += _SEEN * self._world.size
         seen = observe(self._world, attempt.number, live=False)
         if self._seen is None or meaning(seen) != meaning(self._seen):
             self._seen = seen

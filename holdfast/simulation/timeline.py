@@ -88,7 +88,7 @@ class Simulation(Model):
     causes: Annotated[tuple[Cause, ...], Field(exclude=True)] = ()
     """The causes behind the decisions in the entries, as a workflow keeps them."""
     truncated: bool = False
-    """Whether the simulation stopped because it had too many entries."""
+    """Whether the simulation was broken off, because too much happened."""
     left_out: tuple[str, ...] = ()
     """The parts of the workload that are not simulated, each with what happens instead."""
     summary: Summary

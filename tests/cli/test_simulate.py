@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -78,6 +79,8 @@ def test_until_ends_it(script: Path) -> None:
     [
         ("events: [{at: 1m, fail: {component: other}}]", "events[0].fail.component: names no component of sample-job"),
         ("events: [{at: 1m, explode: {}}]", "events[0].explode: is not a field here"),
+        ("events: [{at: 1m, scale: {component: sample-job, replicas: 10001}}]", "less than or equal to 10000"),
+        ('pods: {run: "\\ud800"}', "pods.run: holds half of a letter"),
     ],
 )
 def test_a_bad_script_is_refused(script: Path, text: str, said: str) -> None:
@@ -93,3 +96,52 @@ def test_bad_options_are_refused(script: Path, tmp_path: Path) -> None:
     missing = run("simulate", str(JOB), "--script", str(tmp_path / "no.yaml"))
     assert missing.exit_code == 2
     assert "cannot be read" in missing.output
+
+
+NUMBERS = ("activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex", "maxFailedIndexes")
+
+
+@pytest.mark.parametrize(("field", "value"), [*((name, "soon") for name in NUMBERS), ("backoffLimit", -1)])
+def test_a_job_that_no_controller_could_run_is_refused(script: Path, tmp_path: Path, field: str, value: Any) -> None:
+    result = run("simulate", _job(tmp_path, **{field: value}), "--script", str(script))
+    assert result.exit_code == 2, result.exception
+    assert f"Job j: spec.{field}: expected a whole number, at least 0 (found {value!r})" in result.output
+
+
+@pytest.mark.parametrize("given", [{"activeDeadlineSeconds": 10**15}, {"backoffLimit": None}])
+def test_what_kubernetes_takes_is_simulated(script: Path, tmp_path: Path, given: dict[str, Any]) -> None:
+    script.write_text("{pods: {run: 6h}, events: [{at: 10m, fail: {}}]}")
+    result = run("simulate", _job(tmp_path, **given), "--script", str(script))
+    assert result.exit_code == 0, result.exception
+
+
+def test_more_pods_than_can_be_simulated_are_refused(script: Path, tmp_path: Path) -> None:
+    result = run("simulate", _job(tmp_path, parallelism=10_001), "--script", str(script))
+    assert result.exit_code == 2
+    assert "has too many pods to simulate: expected at most 10,000 (found 10001)" in result.output
+
+
+def test_a_life_in_which_nothing_takes_time_is_broken_off(script: Path, tmp_path: Path) -> None:
+    script.write_text("{pods: {schedule: 0s, start: 0s, stop: 0s}, events: [{attempt: each, at: 0s, fail: {}}]}")
+    waits = ("failureGracePeriod=0s", "retryPausePeriod=0s", "retryLimit=1000000")
+    settings = [part for one in waits for part in ("--set", one)]
+    result = run("simulate", _job(tmp_path, backoffLimit=0), "--script", str(script), *settings)
+    assert result.exit_code == 0, result.exception
+    assert "broken off after 5,0" in result.stdout
+    assert "at +0s it goes on without end, since nothing takes time: see pods, retryPausePeriod" in result.stdout
+
+
+@pytest.mark.parametrize("every", ["1ms", "106751d"])
+def test_repetitions_without_number_are_bounded(script: Path, tmp_path: Path, every: str) -> None:
+    one = f"{{every: {every}, times: 10000, fail: {{}}}}"
+    script.write_text(f"events: [{', '.join([one] * 1000)}]")
+    result = run("simulate", _job(tmp_path), "--script", str(script))
+    assert result.exit_code == 0, result.exception
+
+
+def _job(folder: Path, **spec: Any) -> str:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
+    path = folder / "job.json"
+    path.write_text(json.dumps({**job, "spec": {"template": {"spec": pod}, **spec}}))
+    return str(path)

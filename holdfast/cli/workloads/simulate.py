@@ -77,8 +77,11 @@ def simulate(
     found = read_file(file, place.cluster or "simulated", namespace, name, overrides(settings))
     if len(found) != 1:
         raise typer.BadParameter(f"one workload is expected, and {len(found)} are given", param_hint="FILE")
+    from holdfast.simulation import refused
     from holdfast.simulation import simulate as simulated
 
+    if problems := refused(found[0]):
+        raise InvalidWorkload(problems, f"workload {found[0].name}")
     result = simulated(found[0], _read(script, found[0]), until=end)
     from holdfast.cli.workloads import simulation_text as simulated_text
 

@@ -17,6 +17,8 @@ _MARKS = {EntryKind.EVENT: "!", EntryKind.DECISION: ">", EntryKind.WAIT: "."}
 _LEGEND = "! something happens   > Holdfast decides   . it waits"
 _SUBMISSION: Final = re.compile(r" \(submission owner-\d+\)")
 """A submission's id, which is made up here."""
+_AT_ONCE: Final = 500
+"""So many lines of one moment are more than a workload comes to in which time passes."""
 _INSTANTS = ("forceful deletion", "another round of forceful deletion", "end of the checkpoint")
 """What happens at a deadline; any other deadline ends a span of time."""
 
@@ -31,10 +33,18 @@ def simulation_text(simulation: Simulation) -> str:
     head = f"{simulation.workload}, under profile {simulation.profile}; times count from the submission"
     lines = [head, _LEGEND, "", table(("TIME", "PHASE", "ATTEMPT", "USED OF BUDGET", "", "WHAT"), rows), ""]
     if simulation.truncated:
-        lines += [f"broken off after {counted(len(rows), 'line')}: end it sooner with --until", ""]
+        lines += [_broken_off(simulation.entries), ""]
     if simulation.left_out:
         lines += ["NOT SIMULATED", *(f"- {one}" for one in simulation.left_out), ""]
     return "\n".join(lines + _summary(simulation, [row[1] for row in rows]))
+
+
+def _broken_off(entries: Sequence[Entry]) -> str:
+    """Say why a simulation ends early, and what helps."""
+    text, last = f"broken off after {counted(len(entries), 'line')}", entries[-1].at
+    if len(entries) > _AT_ONCE and entries[-_AT_ONCE].at == last:
+        return f"{text}: at {_at(last)} it goes on without end, since nothing takes time: see pods, retryPausePeriod"
+    return f"{text}: too much happens; end it sooner with --until, or let it have fewer pods"
 
 
 def _row(entry: Entry, reason: str) -> tuple[str, ...]:

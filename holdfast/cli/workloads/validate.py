@@ -182,12 +182,7 @@ async def _component(
 def _sentence(workload: Workload, index: int, problem: Problem) -> str:
     """Return a problem as a sentence, with the path of the field in the document."""
     from holdfast.errors import Problem
-    from holdfast.formats import place
+    from holdfast.formats import path_in
 
-    source, component = workload.source.kind, workload.components[index]
-    if source == "List":
-        inner = problem.path.removeprefix("template").removeprefix(".")
-        path = f"{component.template['kind']} {component.template['metadata']['name']}: {inner}"
-    else:
-        path = place(source, [one.copies for one in workload.components], index, problem.path)
+    path = path_in(workload, index, problem.path)
     return str(Problem(path, problem.message, problem.value, problem.allowed))

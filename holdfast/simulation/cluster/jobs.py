@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from holdfast.activities.facts.objects import TrueCondition
 from holdfast.activities.facts.pods import PodState
 from holdfast.activities.kube.raw import mapping, mappings, sequence
+from holdfast.model.base import DURATION_MAXIMUM
 from holdfast.policy.failures.back_off import JOB_FIRST, JOB_MAXIMUM, pause_after
 from holdfast.simulation.cluster.objects import JOB_BACKOFF_LIMIT, IndexFailures, Pod, Thing
 from holdfast.simulation.script.events import Fail
@@ -170,7 +172,9 @@ def _verdict(world: World, thing: Thing, pods: list[Pod]) -> TrueCondition | Non
         return TrueCondition("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit", now)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
-        due = (thing.job.started or thing.created) + timedelta(seconds=int(deadline))
+        # A later one is never reached, and may leave the calendar.
+        span = timedelta(seconds=min(int(deadline), DURATION_MAXIMUM.total_seconds()))
+        due = (thing.job.started or thing.created) + span
         if due <= now:
             return TrueCondition("Failed", "DeadlineExceeded", "Job was active longer than specified deadline", now)
         if memory.deadline != due:
@@ -229,7 +233,7 @@ def _fill(world: World, thing: Thing, active: list[Pod], ending: list[Pod]) -> N
     indexes: list[int | None] = [None] * lacking
     if spec.get("completionMode") == "Indexed":
         taken = {pod.index for pod in (*active, *waits)} | memory.done | memory.failed_indexes
-        pending = [index for index in range(int(completions or 0)) if index not in taken][:lacking]
+        pending = [*islice((index for index in range(int(completions or 0)) if index not in taken), lacking)]
         # An index in its back-off still counts among the `lacking` indexes.
         indexes = [one for one in pending if not per_index or _is_over(world, _index_again(thing, one))]
     if not indexes:

@@ -249,7 +249,8 @@ class Thing:
             return JobFacts(wanted=1, good=0, active=0, suspended=True)
         if not self.failures or self.index is not None:
             return None
-        limit, completions = int(self.spec.get("backoffLimit", JOB_BACKOFF_LIMIT)), self.spec.get("completions")
+        given, completions = self.spec.get("backoffLimit"), self.spec.get("completions")
+        limit = int(given) if given is not None else JOB_BACKOFF_LIMIT
         return JobFacts(
             wanted=1,
             good=0,

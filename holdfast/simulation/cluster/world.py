@@ -61,6 +61,11 @@ class World:
     _uids: int = 0
     placed: int = 0
 
+    @property
+    def size(self) -> int:
+        """How much there is to look at when something happens."""
+        return len(self.pods) + len(self.blind) + sum(one.made for one in self.things)
+
     # --- troubles
 
     def trouble(self, found: list[Trouble], component: str) -> Trouble | None:

@@ -39,6 +39,21 @@ class Clock:
         """Schedule an action after a delay."""
         self.at(self.now + span, action)
 
+    def repeat(self, every: timedelta, times: int, action: Action) -> None:
+        """Schedule an action for several times; each is scheduled when the one before it is due."""
+        self._asked += 1
+        order = self._asked  # All of them go by the order in which the first was asked for.
+
+        def again(left: int) -> None:
+            if left:
+                heapq.heappush(self._due, (self.now + every, order, lambda: once(left)))
+
+        def once(left: int) -> None:
+            again(left - 1)
+            action()
+
+        again(times)
+
     def wake(self, when: datetime) -> None:
         """Make the simulation run again at a time."""
         self.at(when, _nothing)

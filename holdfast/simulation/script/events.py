@@ -14,6 +14,8 @@ INIT_ERROR = "InitError"
 """The reason of a launch whose init container failed, as `kubectl get pods` shows it."""
 
 COUNT_MAXIMUM = 1_000_000
+PODS_MAXIMUM = 10_000
+"""The most pods of a simulation; with more it would take hours."""
 
 
 def count_or(word: str) -> BeforeValidator:
@@ -91,7 +93,7 @@ class Scale(Model):
     """Another client, or an autoscaler, changes the number of pods in a component's own spec."""
 
     component: str
-    replicas: Annotated[int, Field(ge=0, le=COUNT_MAXIMUM)]
+    replicas: Annotated[int, Field(ge=0, le=PODS_MAXIMUM)]
 
 
 class RollOut(Model):
