@@ -43,7 +43,7 @@ def simulate(
         until: When to end at the latest; overrides `until` of the script.
         limits: The operator's limits, as a worker would report them.
     """
-    return _Play(spec, script, until or script.until, limits or Limits()).play()
+    return _Play(spec, script, script.until if until is None else until, limits or Limits()).play()
 
 
 class _Play:
@@ -53,7 +53,7 @@ class _Play:
         self._spec = spec
         self._script = script
         self._asked_until = until
-        self._end = START + (until or UNTIL)
+        self._end = START + (UNTIL if until is None else until)
         self._limits = limits
         self._clock = Clock()
         self._state = edit(submitted(spec, START), shows_waits=True)  # As every run does that begins now.

@@ -74,6 +74,11 @@ def test_until_ends_it(script: Path) -> None:
     assert (summary["running"], summary["lost"]) == ("59m35s", "25s")
 
 
+def test_until_0s_ends_it_at_once(script: Path) -> None:
+    text = run("simulate", str(JOB), "--script", str(script), "--until", "0s", "-o", "yaml").stdout
+    assert yaml.safe_load(text)["summary"]["endedAt"] == "0s"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
