@@ -22,7 +22,6 @@ HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 WITHDRAWN: Final = "a-stall-is-withdrawn"
 ABOUT: Final = "an-order-is-about-one-submission"
 REVOKED: Final = "a-configuration-revokes-an-end"
-DATED: Final = "news-of-nodes-are-dated-as-they-come"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -37,7 +36,6 @@ SINCE: Final = {
     names.PATCH_SLEEPS: "0.3",
     ABOUT: "0.3",
     REVOKED: "0.3",
-    DATED: "0.3",
 }
 """The release that brought each patch."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from holdfast import names
@@ -45,7 +44,7 @@ async def look_nodes(site: Site, given: LookNodesInput) -> LookedNodes:
         found = await _each(
             persist(pulse, "looking at nodes", lambda name=name: _look(site, name)) for name in given.nodes
         )
-        return LookedNodes(nodes=tuple(found), blind=site.blind(pulse.blind), at=datetime.now(UTC))
+        return LookedNodes(nodes=tuple(found), blind=site.blind(pulse.blind))
 
 
 async def _look(site: Site, name: str) -> NodeSight:

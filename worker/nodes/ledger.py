@@ -65,7 +65,7 @@ class NodeLedger:
         self._adopted: dict[str, OwnMarks] = {}
         """Marks to report to the monitor."""
         self._unheard: set[str] = set()
-        """Nodes that were silent before this watch and have not renewed since: when they last did is unknown."""
+        """Adopted nodes that were silent and have not renewed since: the time of their last renewal is unknown."""
         self._nobody: datetime | None = None
         """The last time that no node renewed: since then some do."""
         self._held: datetime | None = None
@@ -87,11 +87,9 @@ class NodeLedger:
             self._moved.add(name)
         self._unheard.discard(name)
         known = self._known.pop(name, None)
-        node.heard, node.renewed = at, renewed
-        if known is not None and known.silent and known.renewed == renewed:
-            # It has not renewed since, whatever that date is by this clock: the monitor has its own.
-            node.heard = min(known.heard or at, at)
-            self._unheard.add(name)
+        same = known is not None and known.silent and known.renewed == renewed
+        node.heard = known.heard if known is not None and same else at
+        node.renewed = renewed
 
     def unleased(self, name: str, renewed: str) -> None:
         """Forget a lease that is gone, as it was renewed last: its node cannot be judged by it.
@@ -101,7 +99,6 @@ class NodeLedger:
         node = self._nodes.get(name)
         if node is not None and node.renewed == renewed:
             node.heard, node.renewed = None, ""
-            self._unheard.discard(name)
             self._drop(name)
 
     def node(self, name: str, uid: str, fault: str, message: str, own: OwnMarks | None = None) -> None:
@@ -143,7 +140,7 @@ class NodeLedger:
         if not listed:
             return None
         self._adopt()
-        silent = {name for name, node in self._nodes.items() if self._is_silent(name, node, now, blind)}
+        silent = {name for name, node in self._nodes.items() if self._is_silent(node, now, blind)} | self._unheard
         self._doubt(silent, now, blind)
         news = self._changed(silent)
         if not news and self._held == self._held_told:
@@ -212,13 +209,9 @@ class NodeLedger:
         unseen = union((*blind, *self._doubted), 2 * INTERVALS_KEPT)
         self._old |= {name for name in standing if name in self._told and self._is_over(name, grown, now, unseen)}
 
-    def _is_silent(self, name: str, node: _Node, now: datetime, blind: tuple[Interval, ...]) -> bool:
-        if not node.present:
+    def _is_silent(self, node: _Node, now: datetime, blind: tuple[Interval, ...]) -> bool:
+        if not node.present or node.heard is None or now - node.heard < self._timings.degraded:
             return False  # A lease may outlive its node.
-        if name in self._unheard:
-            return True
-        if node.heard is None or now - node.heard < self._timings.degraded:
-            return False
         return due(node.heard, self._timings.degraded, blind) <= now
 
     def _is_over(self, name: str, grace: timedelta, now: datetime, blind: tuple[Interval, ...]) -> bool:
@@ -250,7 +243,7 @@ class NodeLedger:
             name=name,
             uid=node.uid,
             renewed=node.renewed,
-            heard=node.heard if name not in self._unheard else None,
+            heard=node.heard,
             silent=silent,
             fault=node.fault,
             message=node.message,

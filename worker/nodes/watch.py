@@ -171,7 +171,6 @@ class _Watching:
         self._owner = owner
         self._timings = given.timings
         self._handle = owner.client.get_workflow_handle(names.node_monitor_id(given.cluster))
-        self._begun = activity.info().started_time
         self._wake = asyncio.Event()
         self._stalls: tuple[Interval, ...] = ()
         self._ledger: NodeLedger
@@ -266,7 +265,7 @@ class _Watching:
         log = Log.bind(nodes=len(seen.nodes), silent=seen.silent, total=seen.total)
         try:
             async with asyncio.timeout(SIGNAL_DEADLINE):
-                await self._handle.signal(names.SIGNAL_NODES, seen.model_copy(update={"watch": self._begun}))
+                await self._handle.signal(names.SIGNAL_NODES, seen)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 log.warning("the monitor of nodes was not reached: tried again", why=error.message)

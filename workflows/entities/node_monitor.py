@@ -23,18 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.entities.provisioner import FenceNews
     from holdfast.model.words import escaped
     from holdfast.policy.nodes import fence as node_fence
-    from holdfast.policy.nodes.monitor import (
-        Plan,
-        dated,
-        is_replaced,
-        looked,
-        marked,
-        on_node_news,
-        plan,
-        settle,
-        shifted,
-    )
-    from holdfast.workflows import patches
+    from holdfast.policy.nodes.monitor import Plan, looked, marked, on_node_news, plan, settle
     from holdfast.workflows.entity import Entity, Message, refuse_memory, send, serve, start, stop
     from holdfast.workflows.operations.dispatch import HEARTBEAT
 
@@ -177,11 +166,7 @@ class NodeMonitor(Entity):
     def _take_in(self, now: datetime) -> None:
         inbox, self._inbox = self._inbox, []
         for seen in inbox:
-            # Earlier releases compared the clock of the watch with Temporal's: those runs replay.
-            if not workflow.patched(patches.DATED):
-                self._book = on_node_news(self._book, seen)
-            elif not is_replaced(self._book, seen):
-                self._book = on_node_news(self._book, dated(seen, now))
+            self._book = on_node_news(self._book, seen)
         off, self._off = self._off, []
         for news in off:
             self._book = node_fence.fenced(self._book, news)
@@ -196,10 +181,7 @@ class NodeMonitor(Entity):
                 return
             begun = self._begun or now
             if isinstance(result, LookedNodes):
-                blind = result.blind
-                if result.at is not None and workflow.patched(patches.DATED):
-                    blind = shifted(blind, now - result.at)
-                self._book = looked(self._book, result.nodes, begun, blind)
+                self._book = looked(self._book, result.nodes, begun, result.blind)
             elif isinstance(result, MarkedNodes):
                 self._book = marked(self._book, result.nodes, now)
             elif isinstance(result, _Asked):

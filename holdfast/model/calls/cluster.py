@@ -715,8 +715,6 @@ class LookedNodes(Payload):
 
     nodes: tuple[NodeSight, ...]
     blind: tuple[Interval, ...] = ()
-    at: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
-    """The time by the clock of the worker that looked, which `blind` is by too."""
 
 
 class MarkNodesInput(Payload):

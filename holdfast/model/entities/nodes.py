@@ -129,8 +129,6 @@ class NodesSeen(Payload):
     held_since: Time | None = None
     """Since when so many nodes are silent that rather the observation has failed; None if that is not so."""
     blind: tuple[Interval, ...] = ()
-    watch: Annotated[Time | None, _Unset] = None
-    """When the watch that tells it was begun, by Temporal's clock; all other times here are by the watch's own."""
 
 
 class NodeRecord(Payload):
@@ -196,8 +194,6 @@ class NodeBook(PackedPayload):
     """How often a node was found Down."""
     fenced: Annotated[dict[str, FenceNews], _Unset] = {}
     """Nodes that are known to be off, and have not been found silent yet."""
-    watch: Annotated[Time | None, _Unset] = None
-    """When the latest watch that was heard was begun."""
 
 
 class NodeWish(Payload):

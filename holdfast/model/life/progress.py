@@ -62,7 +62,7 @@ class StepRecord(Payload):
     leader: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
     """The uid of a pod that told this step; empty: none told one."""
     mute: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
-    """Whether that pod was there and told nothing when it was last seen."""
+    """Whether that pod told nothing when it was last asked, although it was not hidden."""
     total: int | None = None
     saved: int | None = None
     """The highest step that a pod claims to have saved in this attempt."""

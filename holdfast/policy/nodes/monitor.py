@@ -95,32 +95,7 @@ def on_node_news(book: NodeBook, seen: NodesSeen) -> NodeBook:
             continue
         nodes[sight.name] = _seen(known, sight, seen.at)
     book = fence.remembered(edit(book, nodes=nodes))
-    book = edit(book, watch=seen.watch or book.watch)
     return edit(book, total=seen.total, silent=seen.silent, held_since=seen.held_since, blind=blind)
-
-
-def is_replaced(book: NodeBook, seen: NodesSeen) -> bool:
-    """Whether news is a late message of a watch after which another one was heard."""
-    return seen.watch is not None and book.watch is not None and seen.watch < book.watch
-
-
-def dated(seen: NodesSeen, now: datetime) -> NodesSeen:
-    """Return news with its times by the monitor's clock, as if it had been sent just now.
-
-    The watch's clock may be wrong, and how wrong cannot be told from how long the message took. So silence may be
-    understated by that time, and is never overstated.
-    """
-    behind = now - seen.at
-    nodes = tuple(
-        edit(sight, heard=min(sight.heard + behind, now)) if sight.heard is not None else sight for sight in seen.nodes
-    )
-    held = min(seen.held_since + behind, now) if seen.held_since is not None else None
-    return edit(seen, at=now, nodes=nodes, held_since=held, blind=shifted(seen.blind, behind))
-
-
-def shifted(spans: Iterable[Interval], by: timedelta) -> tuple[Interval, ...]:
-    """Return spans that another clock measured, by the monitor's clock."""
-    return tuple(Interval(begin=span.begin + by, end=span.end + by) for span in spans)
 
 
 def told_of(book: NodeBook) -> tuple[NodeSight, ...]:

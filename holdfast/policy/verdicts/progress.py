@@ -214,11 +214,12 @@ def is_too_soon(record: StepRecord, told_at: datetime) -> bool:
 
 
 def _is_unknown(record: StepRecord, hidden: Set[str], *, new: bool) -> bool:
-    """Whether the step of pods that tell none may be told by one of the hidden ones.
+    """Whether the pod that told the step is hidden, so that nobody knows whether it goes on.
 
-    A pod that was there and told nothing hangs: connections that it does not accept fill its queue, which hides it.
+    A pod that was there and told nothing hangs: connections that it does not accept fill its queue, which hides it. For
+    the same reason, a pod that has never told a step counts as silent.
     """
-    return bool(hidden) if new or not record.leader else record.leader in hidden and not record.mute
+    return not new and record.leader in hidden and not record.mute
 
 
 def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:

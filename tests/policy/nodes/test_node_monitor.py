@@ -20,19 +20,7 @@ from holdfast.model import (
     NodeTimings,
     NodeWord,
 )
-from holdfast.policy.nodes.monitor import (
-    dated,
-    held_back,
-    is_mass,
-    is_replaced,
-    looked,
-    marked,
-    on_node_news,
-    plan,
-    settle,
-    shifted,
-)
-from holdfast.policy.values.edit import edit
+from holdfast.policy.nodes.monitor import held_back, is_mass, looked, marked, on_node_news, plan, settle
 from tests.policy.lives.life import START
 
 ROW = pytest.mark.row
@@ -60,10 +48,6 @@ class Monitor:
     log: list[tuple[float, str, NodeWord]] = field(default_factory=list[tuple[float, str, NodeWord]])
     dark: bool = False
     """Whether the API server does not answer, so that no look comes back."""
-    ahead: float = 0
-    """How far the clock of the watch is ahead."""
-    takes: float = 0
-    """How long its messages take."""
 
     def sight(self, name: str, *, silent: bool, heard: float = 0) -> NodeSight:
         renewed = str(self.renewals.get(name, 0))
@@ -72,16 +56,10 @@ class Monitor:
 
     def sees(self, *nodes: NodeSight, held: float | None = None, blind: tuple[Interval, ...] = ()) -> None:
         since = at(held) if held is not None else None
-        seen = NodesSeen(at=at(self.now), nodes=nodes, total=10, held_since=since, blind=blind)
-        self.book = on_node_news(self.book, dated(self.by_its_clock(seen), at(self.now + self.takes)))
-        self.now += self.takes
+        self.book = on_node_news(
+            self.book, NodesSeen(at=at(self.now), nodes=nodes, total=10, held_since=since, blind=blind)
+        )
         self.step()
-
-    def by_its_clock(self, seen: NodesSeen) -> NodesSeen:
-        ahead = timedelta(seconds=self.ahead)
-        nodes = tuple(edit(one, heard=one.heard + ahead if one.heard is not None else None) for one in seen.nodes)
-        held = seen.held_since + ahead if seen.held_since is not None else None
-        return edit(seen, at=seen.at + ahead, nodes=nodes, held_since=held, blind=shifted(seen.blind, ahead))
 
     def falls_silent(self, name: str, heard: float) -> None:
         """It was heard last then, and this is told when it has been silent for long enough."""
@@ -143,61 +121,6 @@ def test_L4_a_silent_node_is_degraded_at_30_s_down_at_90_s_and_for_sensitive_wor
     why = monitor.book.nodes["a"].why
     assert why.startswith(f"its lease was last renewed at {at(7):%H:%M:%S} UTC, 5m3")
     assert why.endswith("before: Down, for sensitive workloads too (rule silent 30s + 5m)")
-
-
-@ROW("L4", level="pure")
-@pytest.mark.parametrize("ahead", [-3600, -60, 0, 60, 3600])
-def test_L4_a_node_is_down_in_its_time_whatever_the_clock_of_the_watch_says(ahead: float):
-    monitor = Monitor(ahead=ahead)
-    monitor.until(37)
-    blind = (Interval(begin=at(10), end=at(20)),)
-    monitor.sees(monitor.sight("a", silent=True, heard=7), blind=blind)
-    monitor.until(400)
-    down, lost = (second for second, _, _ in monitor.log)
-    assert 107 <= down <= 109, "30 s + 60 s, and the 10 s that were not seen"
-    assert 347 <= lost <= 349
-    assert f"its lease was last renewed at {at(7):%H:%M:%S} UTC" in monitor.book.nodes["a"].why
-
-
-@ROW("L4", level="pure")
-@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
-def test_L4_doubt_about_most_nodes_counts_as_blindness_whatever_the_clock_of_the_watch_says(ahead: float):
-    monitor = Monitor(ahead=ahead)
-    monitor.falls_silent("a", heard=0)
-    monitor.until(40)
-    monitor.sees(held=40)
-    monitor.until(200)
-    assert monitor.log == []
-    monitor.sees()
-    monitor.until(280)
-    down, *_ = (second for second, _, _ in monitor.log)
-    assert 250 <= down <= 252
-
-
-@ROW("L4", level="pure")
-def test_L4_the_time_that_news_took_makes_no_node_down_too_early():
-    monitor = Monitor(takes=600)
-    monitor.falls_silent("a", heard=0)
-    assert (monitor.now, monitor.state()) == (630, DEGRADED)
-    monitor.until(800)
-    assert [690 <= second <= 692 for second, _, _ in monitor.log] == [True]
-
-
-@ROW("L4", level="pure")
-def test_L4_no_renewal_is_dated_in_the_future():
-    late = NodesSeen(at=at(0), nodes=(Monitor().sight("a", silent=False, heard=30),), held_since=at(20))
-    seen = dated(late, at(100))
-    assert (seen.at, seen.nodes[0].heard, seen.held_since) == (at(100), at(100), at(100))
-
-
-@ROW("L4", level="pure")
-def test_L4_late_news_of_a_watch_that_was_replaced_are_known_by_when_it_was_begun():
-    book = on_node_news(NodeBook(), NodesSeen(at=at(-3600), watch=at(10)))
-    assert is_replaced(book, NodesSeen(at=at(3600), watch=at(0)))
-    assert not is_replaced(book, NodesSeen(at=at(-7200), watch=at(10)))
-    assert not is_replaced(book, NodesSeen(at=at(-7200), watch=at(20)))
-    again = on_node_news(book, NodesSeen(at=at(0)))
-    assert again.watch == at(10), "a watch of an earlier release does not tell when it was begun"
 
 
 @ROW("L12", level="pure")

@@ -149,30 +149,6 @@ def test_L4_a_node_that_took_the_name_of_one_that_is_gone_is_watched_though_a_li
     assert [(one.name, one.uid, one.silent) for one in seen.nodes] == [("n1", "new", True)]
 
 
-@ROW("L4", level="pure")
-@pytest.mark.parametrize("heard", [-3600, -40, 3600])
-def test_L4_a_node_that_was_told_silent_stays_so_until_it_renews_whatever_the_time_of_that_by_this_clock(heard: float):
-    """The watch before ran beside another clock, and this one cannot say when the node was last heard."""
-    gone = NodeSight(name="n0", uid="u0", renewed="r-old", heard=at(heard), silent=True)
-    world = World(10, (gone,))
-    world.silent = {0}
-    world.ledger = NodeLedger(NodeTimings(), (gone,))
-    for number in range(10):
-        world.ledger.node(f"n{number}", f"u{number}", "", "")
-    world.ledger.renewed("n0", "r-old", at(0))
-    world.renew()
-    world.blind = (Interval(begin=at(0), end=at(20)),)
-    world.after(60)
-    assert world.told == []
-    world.ledger.node("n0", "u0", "HardwareFailure", "")
-    world.after(1)
-    ((_, seen),) = world.told
-    assert [(one.silent, one.heard) for one in seen.nodes] == [(True, None)]
-    world.silent.clear()
-    world.after(19)
-    assert [one.silent for one in world.told[-1][1].nodes] == [False]
-
-
 def test_a_look_at_five_thousand_nodes_takes_little():
     """Four looks a second: at 20 ms each a twelfth of a core, which a slow machine must not exceed."""
     world = World(5000)
