@@ -165,4 +165,6 @@ def of_configuration(error: Exception) -> str:
     """Return why a kubeconfig cannot be used, without what it holds: the library's messages may quote a token. Pure."""
     if isinstance(error, OSError):
         return error.strerror or str(error.reason if isinstance(error, ssl.SSLError) else "") or type(error).__name__
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        return "it is no kubeconfig"  # Empty, or of another form: the library has no words for it.
     return str(error).partition("{")[0].partition("[")[0].rstrip(" :/") or type(error).__name__

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, Protocol, Self, cast
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -327,6 +330,9 @@ async def _configuration(kubeconfig: str | None, context: str | None) -> Configu
             client_configuration=configuration
         )
     else:
+        if not any(Path(one).expanduser().exists() for one in kubeconfig.split(os.pathsep) if one):  # noqa: ASYNC240
+            # The library logs a warning, and says that a key is missing.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), kubeconfig)
         await kube_config.load_kube_config(  # pyright: ignore[reportUnknownMemberType]
             config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
         )

@@ -112,6 +112,19 @@ def test_D38_a_server_that_does_not_answer_is_exit_code_3_and_never_valid(tmp_pa
     assert "valid (" not in result.stdout
 
 
+@pytest.mark.parametrize(("text", "says"), [(None, "No such file or directory"), ("", "it is no kubeconfig")])
+def test_a_kubeconfig_that_is_not_there_or_none_is_said_to_be_so(
+    text: str | None, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubeconfig"
+    if text is not None:
+        path.write_text(text)
+    result = run("namespace", "enable", "research", "--kubeconfig", str(path))
+    assert result.exit_code == 3, result.output
+    assert f"cannot reach Kubernetes at {path} ({says}): " in " ".join(result.output.split())
+    assert "Config not found" not in capfd.readouterr().err
+
+
 def test_a_file_that_is_not_there() -> None:
     result = run("submit", "nowhere.yaml", "--dry-run")
     assert result.exit_code == 2
