@@ -426,7 +426,7 @@ class Run:
         except TimeoutError as error:
             raise HoldfastError(f"{self._where}: no worker took {what}: {error}") from error
         except RPCError as error:
-            raise self._explained(error) from error
+            raise await self._not_taken(error) from error
 
     async def submitted(self) -> Workload:
         """Return the workload as submitted, from the history of its run.
@@ -546,9 +546,13 @@ class Run:
             await self.handle.signal(signal, args=given)
             self.taken()
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
-                raise AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value) from error
-            raise self._explained(error) from error
+            raise await self._not_taken(error) from error
+
+    async def _not_taken(self, error: RPCError) -> HoldfastError:
+        """Return why a signal or an update was not taken: Temporal answers alike for what ended and what never was."""
+        if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
+            return AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value)
+        return self._explained(error)
 
     async def _ask(self, query: str) -> dict[str, Any] | None:
         """Return the workflow's answer to a query, or None if no worker answers within `ANSWER_TIMEOUT`.

@@ -105,7 +105,7 @@ async def in_the_way(
     if description.status is not WorkflowExecutionStatus.RUNNING:
         if again:
             return None
-        raise AlreadyEnded(workload.workflow_id, word_for(description))
+        raise AlreadyEnded(workload.workflow_id, _outcome(description))
     if await is_under_way():  # Check this after `_describe`: what begins from now on is not what was found.
         return None
     if again and _settled(description):
@@ -126,7 +126,7 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
     if description.status is not WorkflowExecutionStatus.RUNNING:
         if again:
             return None
-        raise AlreadyEnded(workload.workflow_id, word_for(description))
+        raise AlreadyEnded(workload.workflow_id, _outcome(description))
     if again and _settled(description):
         await make_way(client, place, InTheWay(description, _ENDED))
         return None
@@ -139,6 +139,12 @@ async def _same(description: WorkflowExecutionDescription, workload: Workload) -
     theirs, ours = str((await description.memo()).get(names.MEMO_SPEC_HASH, "")), workload.spec_hash()
     if theirs and theirs != ours:
         raise SpecConflict(workload.workflow_id, theirs, ours)
+
+
+def _outcome(description: WorkflowExecutionDescription) -> str:
+    """Return the phase in which a workload ended; for a workflow that was ended from outside, Temporal's word."""
+    phase = description.typed_search_attributes.get(_PHASE)
+    return phase if phase is not None and phase in _ENDED else word_for(description)
 
 
 def _settled(description: WorkflowExecutionDescription) -> bool:

@@ -1,24 +1,29 @@
-"""What is said of a queue's place and of the node monitor, by whoever asks them."""
+"""What is said of a queue's place, of the node monitor and of what has ended, by whoever asks them."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast import names
-from holdfast.client import silence
+from holdfast import PolicyChange, names
+from holdfast.client import run as client_run
+from holdfast.client import silence, submission
 from holdfast.client.connection import Place
 from holdfast.client.entities import provisioner
 from holdfast.client.entities.provisioner import ProvisionerRun, node_book
 from holdfast.client.entities.queue import QueueRun, place_of
-from holdfast.errors import HoldfastError, NotReachable
+from holdfast.client.run import Run
+from holdfast.client.views import StatusView
+from holdfast.errors import AlreadyEnded, HoldfastError, NotReachable, WorkloadNotFound
+from holdfast.model import Phase, Reason, Status
 from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
 from tests.client.test_explain import LINE, NOW, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
 
@@ -123,3 +128,52 @@ async def test_L15_whoever_waits_for_a_request_is_not_told_anothers_of_the_same_
         with pytest.raises(HoldfastError, match="request 1: nothing is known of it any more"):
             await run.ended(ours.number, ours.at)
         assert told == [base], "it does not wait for another's"
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        ("workflow execution already completed", AlreadyEnded, "has ended: Cancelled; to run it anew"),
+        ("workflow not found for ID: workload/dev/default/train", WorkloadNotFound, "holdfast list"),
+    ],
+)
+async def test_an_update_of_what_has_ended_hears_so_as_a_signal_does(
+    said: str, error: type[HoldfastError], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(Run):
+        @property
+        def handle(self) -> Any:
+            return None
+
+        async def recorded(self) -> StatusView:
+            status = Status(
+                name="train",
+                namespace="default",
+                cluster="dev",
+                uid="u",
+                phase=Phase.CANCELLED,
+                reason=Reason.CANCEL_REQUESTED,
+                since=datetime(2026, 1, 1, tzinfo=UTC),
+            )
+            return StatusView(status=status, fresh=True, closed=True)
+
+    async def update(*_: Any, **__: Any) -> None:
+        raise RPCError(said, RPCStatusCode.NOT_FOUND, b"")
+
+    monkeypatch.setattr(client_run, "update", update)
+    run = Ended(client=cast("Client", None), place=PLACE, workflow_id="workload/dev/default/train", uid="u")
+    for asked in (run.extend("1h"), run.strip_finalizers(), run.update_policy(PolicyChange())):
+        with pytest.raises(error, match=words):
+            await asked
+
+
+@pytest.mark.parametrize(
+    ("phase", "word"),
+    [("Cancelled", "Cancelled"), ("Succeeded", "Succeeded"), ("Running", "Terminated"), (None, "Terminated")],
+)
+def test_what_has_ended_is_told_by_its_phase_and_not_by_its_workflows(phase: str | None, word: str) -> None:
+    shown = [] if phase is None else [SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_PHASE), phase)]
+    ended = SimpleNamespace(
+        typed_search_attributes=TypedSearchAttributes(shown), status=WorkflowExecutionStatus.TERMINATED
+    )
+    assert submission._outcome(cast("Any", ended)) == word
