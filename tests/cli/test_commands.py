@@ -140,6 +140,12 @@ def test_an_extension_by_what_is_no_duration_is_refused_before_anything_is_asked
     assert "is not a duration" in result.output
 
 
+def test_a_wrong_setting_is_named_as_it_was_typed() -> None:
+    result = run("submit", str(JOB), "--dry-run", "--set", "retryLimit=many")
+    assert result.exit_code == 2
+    assert "  --set retryLimit: expected a whole number" in result.output
+
+
 def test_set_wants_a_key_and_a_value() -> None:
     result = run("submit", str(JOB), "--dry-run", "--set", "failureGracePeriod")
     assert result.exit_code == 2

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -113,7 +115,7 @@ def read_text(
     from holdfast.formats import read
     from holdfast.model import Workload
 
-    with _warnings_told():
+    with _warnings_told(), _as_typed():
         try:
             workloads = read(
                 text,
@@ -178,7 +180,7 @@ def _read(
 
     if not graphs_in(text):
         return read_text(text, cluster, namespace, name, settings), []
-    with _warnings_told():
+    with _warnings_told(), _as_typed():
         graph = read_graph(
             text,
             cluster=cluster,
@@ -189,6 +191,16 @@ def _read(
             payloads_encrypted=_encrypted(),
         )
     return [], [graph]
+
+
+@contextmanager
+def _as_typed() -> Generator[None]:
+    """Name a wrong setting as it was typed: `--set retryLimit`, and not by the argument of `formats.read`."""
+    try:
+        yield
+    except InvalidWorkload as error:
+        told = [replace(one, path=re.sub(r"^overrides\.", "--set ", one.path)) for one in error.problems]
+        raise InvalidWorkload(told, error.source) from error
 
 
 def overrides(settings: list[str] | None) -> dict[str, str]:
