@@ -73,28 +73,23 @@ async def describe(client: Client, place: Place, workflow_id: str) -> WorkflowEx
 
 
 async def check_retry(what: str, description: WorkflowExecutionDescription) -> None:
-    """Check that the custom resource of a workload that begins again shows it, and that Kueue counts its quota.
-
-    A new run would be nobody's but the client's: the resource would stay Failed, and its deletion would not end it
-    (row F7). Kueue counts what has failed as finished (row F8).
+    """Check that Kueue would count the quota of a workload that begins again (row F8).
 
     Args:
         what: the workload, for the message.
         description: The latest run.
 
     Raises:
-        HoldfastError: if it is a custom resource whose workflow has ended, or that has failed under Kueue.
+        HoldfastError: if it is a custom resource that has ended, and whose quota Kueue counts.
     """
     memo, phase = await description.memo(), description.typed_search_attributes.get(_PHASE)
     kind = str(memo.get(names.MEMO_KIND, ""))
-    if not memo.get(names.MEMO_APPLIED):
-        return
     # `Workload.kueue_admits`, by what can be read without a worker.
-    kueue_admits = KUEUE_QUEUE in memo.get(names.MEMO_LABELS, {}) and kind != _OWN_KIND
-    ended = description.status is not WorkflowExecutionStatus.RUNNING
-    if ended or (kueue_admits and phase == Phase.FAILED.value):
-        why = "Kueue counts its quota as free" if kueue_admits else f"its {kind} would not show another run"
-        raise HoldfastError(f"{what} has ended, and {why}: delete the {kind}, and apply it again")
+    if not memo.get(names.MEMO_APPLIED) or KUEUE_QUEUE not in memo.get(names.MEMO_LABELS, {}) or kind == _OWN_KIND:
+        return
+    if description.status is WorkflowExecutionStatus.RUNNING and phase != Phase.FAILED.value:
+        return
+    raise HoldfastError(f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again")
 
 
 async def uid_of(description: WorkflowExecutionDescription) -> str:

@@ -323,7 +323,7 @@ class Run:
             The run that continues: this one, or the new one.
 
         Raises:
-            HoldfastError: if it is a custom resource whose workflow has ended, or that has failed under Kueue.
+            HoldfastError: if it is a custom resource that has ended, and whose quota Kueue counts.
         """
         description = await self._describe()
         await check_retry(self._where, description)

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
-from temporalio.common import SearchAttributeKey
 
-from holdfast import names
 from holdfast.cli.common.options import exit_code_of
 from holdfast.client import patience
 from holdfast.client.connection import Place
-from holdfast.client.found import check_retry
 from holdfast.client.patience import Patience
 from holdfast.client.run import Run
 from holdfast.client.views import StatusView
 from holdfast.errors import EndedFirst, HoldfastError, NotAnswering, NotReachable
 from holdfast.model import Phase, Reason, Status
-from holdfast.model.labels import KUEUE_QUEUE
-
-RUNNING, CLOSED = WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.FAILED
-APPLIED = {names.MEMO_APPLIED: True, names.MEMO_KIND: "JobSet"}
-QUEUED = {names.MEMO_LABELS: {KUEUE_QUEUE: "team"}}
 
 AWAY = NotReachable("Temporal", "here:7233", "start it", "refused", passing=True)
 SILENT = NotAnswering("provisioner/dev: no worker answers: last poll 12s ago")
@@ -109,27 +98,3 @@ def test_a_run_that_was_started_with_what_is_no_workload_says_which_field():
     assert "was started with what is no workload: " in str(told.value)
     assert "name: 'Bad Name': expected a Kubernetes name" in str(told.value)
     assert "\n" not in str(told.value)
-
-
-@pytest.mark.row("F7", level="pure")
-@pytest.mark.parametrize(
-    ("status", "phase", "memo", "told"),
-    [
-        (RUNNING, Phase.FAILED, APPLIED, ""),
-        (CLOSED, Phase.FAILED, APPLIED, "its JobSet would not show another run: delete the JobSet, and apply it"),
-        (CLOSED, Phase.FAILED, {**APPLIED, **QUEUED}, "Kueue counts its quota as free: delete the JobSet, and apply"),
-        (RUNNING, Phase.FAILED, {**APPLIED, **QUEUED}, "Kueue counts its quota as free"),
-        (RUNNING, Phase.RESETTING, {**APPLIED, **QUEUED}, ""),
-        (CLOSED, Phase.FAILED, {names.MEMO_KIND: "JobSet"}, ""),
-    ],
-)
-async def test_F7_a_custom_resource_that_has_ended_is_applied_again_and_not_retried(
-    status: WorkflowExecutionStatus, phase: Phase, memo: dict[str, Any], told: str
-):
-    async def read() -> dict[str, Any]:
-        return memo
-
-    shown = {SearchAttributeKey.for_keyword(names.SA_PHASE): phase.value}
-    description: Any = SimpleNamespace(memo=read, typed_search_attributes=shown, status=status)
-    with pytest.raises(HoldfastError, match=told) if told else nullcontext():
-        await check_retry("research/train", description)

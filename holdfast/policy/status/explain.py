@@ -577,12 +577,10 @@ def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
 
 def _unblock(spec: Workload, state: State) -> str:
     attempt, retry, cancel = state.attempt, _command("retry", spec), _command("cancel", spec)
-    # A custom resource that has ended shows no other run, so the client begins none of it.
-    anew = f"delete the {spec.source.kind}, and apply it again" if spec.source.generation is not None else ""
     if state.held is not None:
         return f"{retry} removes all that is there of it and begins a new attempt; {cancel} removes it and ends"
     if state.phase is Phase.FAILED and state.kueue_admits and state.shows_waits:
-        return f"{anew}: Kueue counts it as finished; {cancel} removes it"
+        return f"delete the {spec.source.kind}, and apply it again: Kueue counts it as finished; {cancel} removes it"
     if _unserved(spec, state):
         return f"whoever operates the cluster must serve that version again (its CustomResourceDefinition); or {cancel}"
     if is_at_nothing(state):
@@ -595,13 +593,11 @@ def _unblock(spec: Workload, state: State) -> str:
         return f"free quota in queue {spec.queue}, or wait: `holdfast queue show {spec.queue}` shows who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
         beside = next((remedy for words, remedy in _BESIDE_THE_FILE.items() if words in state.message), "")
-        if beside:
-            return f"{beside}, then {anew or f'run {retry}'}"
-        return f"correct the file, {anew}" if anew else "correct the file, then submit it with `--again`"
+        return f"{beside}, then run {retry}" if beside else "correct the file, then submit it with `--again`"
     if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
         return f"{retry} begins anew with its budgets renewed; {cancel} removes what is held"
     if state.phase is Phase.FAILED:
-        return anew or f"{retry} starts it again once this run has ended"
+        return f"{retry} starts it again once this run has ended"
     if attempt is not None and attempt.remnants:
         finalizers = ", ".join(sorted({name for each in attempt.remnants for name in each.finalizers}))
         if finalizers:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast import names
-from holdfast.model import CopyCounts, OperationKind, Phase, Reason, Status, Workload
+from holdfast.model import CopyCounts, OperationKind, Phase, Reason, Status
 from holdfast.policy.status.explain import explain_of, markdown, status_of
-from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Suspended
 from holdfast.policy.verdicts.hold import hold
 from tests.policy.lives.life import Life, workload
@@ -181,50 +180,27 @@ def test_status_counts_the_copies_of_components_that_have_some():
 
 @ROW("E7", level="pure")
 @pytest.mark.parametrize(
-    ("message", "unblock", "applied"),
+    ("message", "unblock"),
     [
-        (
-            "spec.template.image: is required",
-            "correct the file, then submit it with `--again`",
-            "correct the file, delete the AppWrapper, and apply it again",
-        ),
+        ("spec.template.image: is required", "correct the file, then submit it with `--again`"),
         (
             "namespace research is not enabled for Holdfast: run `holdfast namespace enable research`",
             "enable the namespace, then run `holdfast retry default/train-llm`",
-            "enable the namespace, then delete the AppWrapper, and apply it again",
         ),
         (
             "this worker stages no data sets: its operator gives it a place for them (setting `data_directory`)",
             "have the worker's operator set what it lacks, then run `holdfast retry default/train-llm`",
-            "have the worker's operator set what it lacks, then delete the AppWrapper, and apply it again",
         ),
         (
             "spec.components[0].template.kind: cluster dev does not serve Plan of example.com/v1: install what defines "
             "it, or submit with --allow-missing-kinds to wait until it is there",
             "install what defines that kind, then run `holdfast retry default/train-llm`",
-            "install what defines that kind, then delete the AppWrapper, and apply it again",
         ),
     ],
 )
-def test_E7_after_a_refusal_the_file_is_corrected_or_what_it_needs_is_set_up(message: str, unblock: str, applied: str):
+def test_E7_after_a_refusal_the_file_is_corrected_or_what_it_needs_is_set_up(message: str, unblock: str):
     life = Life(hold={OperationKind.PREPARE}).settle()
     life.tell_result(OperationRefused(names.ERROR_REFUSED, message))
     life.settle()
     assert (life.ended, life.state.reason) == (Phase.FAILED, Reason.REFUSED)
     assert explain_of(life.spec, life.state, life.now).unblock == unblock
-    assert explain_of(of_the_cluster(life.spec), life.state, life.now).unblock == applied
-
-
-@ROW("F7", level="pure")
-def test_F7_a_custom_resource_that_has_failed_and_is_gone_is_applied_again():
-    life = Life(spec=of_the_cluster(workload(2))).runs()
-    gone = edit(life.state, phase=Phase.FAILED, outcome=Phase.FAILED, attempt=None)
-    assert explain_of(life.spec, gone, life.now).unblock == "delete the AppWrapper, and apply it again"
-    told = explain_of(workload(2), gone, life.now).unblock
-    assert told == "`holdfast retry default/train-llm` starts it again once this run has ended"
-
-
-def of_the_cluster(spec: Workload) -> Workload:
-    """Return a workload as its AppWrapper in the cluster requests it."""
-    source = edit(spec.source, api_version="workload.codeflare.dev/v1beta2", kind="AppWrapper", generation=1)
-    return edit(spec, source=source)
