@@ -78,15 +78,16 @@ class Refusing(TyperGroup):
 
 def _check_text(args: list[str]) -> None:
     """Refuse bytes that are not UTF-8, which no server takes; only a file may have such a name."""
-    given = [("", one) for one in args]
-    given += [(name, value) for name, value in os.environ.items() if name.startswith(("TEMPORAL_", "HOLDFAST_"))]
-    for at, (name, value) in enumerate(given):
-        text = value.partition("=")[2] if value.startswith("--") else value
-        if not any("\udc80" <= one <= "\udcff" for one in value) or os.path.lexists(text):
+    variables = [(name, value) for name, value in os.environ.items() if name.startswith(("TEMPORAL_", "HOLDFAST_"))]
+    for option, value in [*zip(["", *args], args, strict=False), *variables]:
+        if not any("\udc80" <= character <= "\udcff" for character in value):
             continue
-        before = args[at - 1] if 0 < at < len(args) else ""
-        hint = name or next((one for one in (value.partition("=")[0], before) if one.startswith("-")), None)
+        assigned = value.startswith("--") and "=" in value
+        name, text = value.split("=", 1) if assigned else (option, value)
+        if os.path.lexists(text) or (name in {"-o", "--output"} and os.path.isdir(os.path.dirname(text) or ".")):
+            continue
         shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+        hint = name if name.startswith(("-", "TEMPORAL_", "HOLDFAST_")) else None
         raise typer.BadParameter(f"'{shown}' is not UTF-8 text", param_hint=hint)
 
 

@@ -174,7 +174,8 @@ def path_in(workload: Workload, index: int, path: str) -> str:
     if workload.source != manifests.SOURCE:
         return place(workload.source.kind, [one.copies for one in workload.components], index, path)
     inner = path.removeprefix("template").removeprefix(".")
-    return f"{component.template['kind']} {component.template['metadata']['name']}: {inner}"
+    metadata = component.template["metadata"]
+    return f"{component.template['kind']} {metadata.get('name') or metadata.get('generateName')}: {inner}"
 
 
 def _form(workload: Workload) -> Format:

@@ -59,7 +59,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
     components: list[Component] = []
     given: list[Given] = []
     places: dict[str, str] = {}
-    seen: dict[tuple[str, str, str], str] = {}
+    seen: dict[tuple[str, ...], str] = {}
     for index, document in enumerate(documents):
         place = str(document)
         # Maps the model's path of a field to the path that its author knows.

@@ -138,14 +138,15 @@ def _component_problems(components: Any, prefix: str) -> list[Problem]:
     templates; and workloads, and what restarts by itself (row F10).
     """
     found: list[Problem] = []
-    seen: dict[tuple[str, str, str], str] = {}
+    seen: dict[tuple[str, ...], str] = {}
     for index, one in enumerate(cast("list[Any]", components) if isinstance(components, list) else []):
         given, declared = inside(one, "template"), inside(one, "podSets")
         if not isinstance(given, dict):
             continue
         template, path = cast("Json", given), f"{prefix}.components[{index}].".lstrip(".")
         found += [Problem(path + each.path, each.message, each.value) for each in status_problems(template)]
-        twin = twin_problem(template, path.removesuffix("."), seen)
+        # Copies have names of their own.
+        twin = twin_problem(template, path.removesuffix("."), seen) if inside(one, "copies") is None else None
         found += [replace(twin, path=f"{path}template.{twin.path}")] if twin is not None else []
         pods = [inside(each, "path") for each in cast("list[Any]", declared if isinstance(declared, list) else [])]
         places = ["template", *(each for each in pods if isinstance(each, str))]

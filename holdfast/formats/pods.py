@@ -245,12 +245,15 @@ def group_kind(template: Json) -> tuple[str, str]:
     return (group if slash else "", str(template.get("kind", "")))
 
 
-def twin_problem(template: Json, place: str, seen: dict[tuple[str, str, str], str]) -> Problem | None:
-    """Return the problem of a name that an earlier object of the same kind has; remember where the first of them is."""
+def twin_problem(template: Json, place: str, seen: dict[tuple[str, ...], str]) -> Problem | None:
+    """Return the problem of a name that an earlier object of the same kind has; remember where the first of them is.
+
+    Other namespaces are refused as such.
+    """
     name = inside(template, "metadata", "name")
     if not name or not isinstance(name, str):
         return None
-    key = (*group_kind(template), name)
+    key = (*group_kind(template), name, str(inside(template, "metadata", "namespace") or ""))
     earlier = seen.setdefault(key, place)
     if earlier == place:
         return None

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.errors import InvalidWorkload, Problem, problems_of, truths
 from holdfast.formats.native import policy_over
 from holdfast.formats.settings import OF_A_POLICY, Given, read_settings
 from holdfast.formats.text import one_document
@@ -46,6 +46,8 @@ def read_policy(text: str, spec: Workload, profiles: Mapping[str, Policy], sourc
         policy = Policy.model_validate(policy_over(base, document))
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Policy, prefix), source) from None
+    if wrong := tuple(truths(document, policy, prefix)):
+        raise InvalidWorkload(wrong, source)
     return _fitting(policy, spec, source)
 
 

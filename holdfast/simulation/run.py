@@ -27,9 +27,11 @@ from holdfast.simulation.timeline import Simulation
 
 ENTRIES_MAXIMUM = 5_000
 WORK_MAXIMUM = 200_000_000
-"""How much a simulation may do before it is broken off: up to two minutes, with thousands of pods."""
+"""How much a simulation may do before it is broken off, in glances at a pod: some two minutes."""
+WORK_PER_PAIR = 20
+"""The same for each pod, beside each other one: to start n pods takes 4 n² glances."""
 _STEP, _TASK, _SEEN = 200, 2_000, 20
-"""The work of a step of the cluster, of a step of the workload, and of a pod in a snapshot, in glances at a pod."""
+"""The work of a step of the cluster, of a step of the workload, and of a pod in a snapshot."""
 
 
 def simulate(
@@ -68,7 +70,7 @@ class _Play:
         self._seen: Observation | None = None
         self._marked: set[tuple[int, str]] = set()
         self._ended: Phase | None = None
-        self._work = 0
+        self._work, self._work_maximum = 0, max(WORK_MAXIMUM, WORK_PER_PAIR * spec.expected_pods**2)
         self._names = names_of(spec)
 
     def play(self) -> Simulation:
@@ -98,7 +100,7 @@ class _Play:
     @property
     def _full(self) -> bool:
         """Whether too much has happened to go on."""
-        return len(self._recorder.entries) >= ENTRIES_MAXIMUM or self._work >= WORK_MAXIMUM
+        return len(self._recorder.entries) >= ENTRIES_MAXIMUM or self._work >= self._work_maximum
 
     def _instant(self) -> None:
         """Do everything that is due at this time; that may be without end where nothing takes time."""

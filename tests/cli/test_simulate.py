@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from holdfast.simulation import run as play
 from tests.cli.test_commands import JOB, run
 
 SCRIPT = """
@@ -111,6 +112,31 @@ def test_a_job_that_no_controller_could_run_is_refused(script: Path, tmp_path: P
     result = run("simulate", _job(tmp_path, **{field: value}), "--script", str(script))
     assert result.exit_code == 2, result.exception
     assert f"Job j: spec.{field}: expected a whole number, at least 0 (found {value!r})" in result.output
+
+
+def test_true_is_no_number_of_a_script(script: Path) -> None:
+    script.write_text("{nodes: true}")
+    result = run("simulate", str(JOB), "--script", str(script))
+    assert result.exit_code == 2
+    assert "nodes: expected a whole number" in result.output
+
+
+def test_a_simulation_may_do_more_the_more_pods_there_are(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(play, "WORK_MAXIMUM", 0)
+    script.write_text("{pods: {run: 1h}, events: [{at: 10m, fail: {}}]}")
+    many = _job(tmp_path, parallelism=400, completions=400, completionMode="Indexed")
+    assert "outcome" in run("simulate", many, "--script", str(script)).output
+    assert "broken off" not in run("simulate", many, "--script", str(script)).output
+
+
+def test_what_a_job_without_a_name_says_wrong_is_refused(script: Path, tmp_path: Path) -> None:
+    file = Path(_job(tmp_path, backoffLimit=-1))
+    file.write_text(file.read_text().replace('"name": "j"', '"generateName": "j-"', 1))
+    result = run("simulate", str(file), "--script", str(script))
+    assert result.exit_code == 2, result.exception
+    assert "Job j-: spec.backoffLimit: expected a whole number" in result.output
 
 
 @pytest.mark.parametrize("given", [{"activeDeadlineSeconds": 10**15}, {"backoffLimit": None}])

@@ -57,7 +57,13 @@ def test_two_objects_of_one_kind_and_name_are_refused_where_the_second_is() -> N
     assert str(problem).startswith("Job train: metadata.name: is the name of another Job here, that of object 1 (found")
     assert one([job("a"), {**pod(), "metadata": {"name": "a"}}, job("b")]).components, "another kind may have the name"
 
+    elsewhere = [{**config_map(), "metadata": {"name": "c", "namespace": space}} for space in ("x", "y")]
+    assert "is another namespace" in str(refusal([job(), *elsewhere])[0])
+
     components = [{"name": name, "template": job()} for name in ("one", "two")]
+    assert one(own(components=[components[0], {**components[1], "copies": 3}])).components, (
+        "copies are train-0 to train-2"
+    )
     problem = refusal(own(components=components))[0]
     assert problem.path == "spec.components[1].template.metadata.name"
     assert "that of spec.components[0] (found 'train')" in str(problem)

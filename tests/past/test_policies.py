@@ -65,6 +65,7 @@ def test_another_profile_brings_its_own():
         ("timings: {failureGracePeriod: 1:30}", "timings.failureGracePeriod: '1:30' is not a duration"),
         ("profile: [streams]", "profile"),
         ("success: {components: [unheard]}", "success"),
+        ("budgets: [{name: restart, limit: true}]", "budgets[0].limit: expected a whole number"),
         ("rules: [{name: x, match: {components: [unheard]}, action: {kind: Fail}}]", "rules"),
     ],
 )

@@ -42,7 +42,7 @@ def read_components(
         problems.append(Problem("spec.components", "expected at least one component"))
     found: list[Component] = []
     total = 0
-    seen: dict[tuple[str, str, str], str] = {}
+    seen: dict[tuple[str, ...], str] = {}
     for index, component in enumerate(given):
         path = f"spec.components[{index}]"
         before = len(problems)
@@ -87,7 +87,7 @@ def read_components(
     return with_config(found)
 
 
-def _check_name(template: Json, index: int, seen: dict[tuple[str, str, str], str], problems: list[Problem]) -> None:
+def _check_name(template: Json, index: int, seen: dict[tuple[str, ...], str], problems: list[Problem]) -> None:
     """Refuse a name that is not a string, or that an earlier component of the same kind has."""
     place = f"spec.components[{index}]"
     for field in ("name", "generateName"):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from holdfast.errors import InvalidWorkload, Problem, problems_of
+from holdfast.errors import InvalidWorkload, Problem, problems_of, truths
 from holdfast.formats.text import one_document
 from holdfast.model import Bounded, Duration, Model, ProbeKind, Workload, format_duration
 from holdfast.simulation.script.events import (
@@ -229,7 +229,11 @@ def read_script(text: str, source: str = "the script") -> Script:
     Raises:
         InvalidWorkload: with every problem: the field's path, the value found and the values allowed.
     """
+    content = one_document(text, source) or {}
     try:
-        return Script.model_validate(one_document(text, source) or {})
+        script = Script.model_validate(content)
     except ValidationError as error:
         raise InvalidWorkload(problems_of(error, Script), source) from None
+    if wrong := tuple(truths(content, script)):
+        raise InvalidWorkload(wrong, source)
+    return script
