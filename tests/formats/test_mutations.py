@@ -34,6 +34,7 @@ ELSEWHERE = {
     "read_rules": "settings of --set, manifests and JobSets (tests/formats/settings/test_rule_settings.py)",
     "rule_problems": "settings of --set, manifests and JobSets (tests/formats/settings/test_rule_settings.py)",
     "truths": "numbers of Holdfast's own documents (tests/formats/test_read.py)",
+    "one_document": "scripts and other policies of a simulation (tests/past/test_policies.py)",
     "relocated": "moves what others have refused",
     "check_label": "labels of a workload, which an AppWrapper does not give (tests/model/test_refusals.py)",
     "_check_dependencies": "fields of Holdfast's own document (tests/model/test_refusals.py)",
