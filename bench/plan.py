@@ -89,7 +89,7 @@ SMOKE = (
     Plan(start.NAME, lambda on: start.measure(on, (2,)), warm=True),
     Plan(latency.NAME, lambda on: latency.measure(on, (2,)), audit_bodies=True),
     Plan(removal.NAME, lambda on: removal.measure(on, (2,))),
-    Plan(crash.NAME, lambda on: crash.measure(on, (2,), longest=8), audit_bodies=True),
+    Plan(crash.NAME, lambda on: crash.measure(on, (2,), longest=20), audit_bodies=True),
     Plan(gang.NAME, lambda on: gang.measure(on, (2,), 2, ("JobSet",))),
     Plan(exclusive.NAME, lambda on: exclusive.measure(on, (2,), 2)),
     Plan(history.NAME, lambda on: history.measure(on, (2,))),

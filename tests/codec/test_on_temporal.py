@@ -22,7 +22,7 @@ from tests.codec.probe import PLACES, Headers, Works, decides, start, word, work
 from tests.codec.test_codec import write
 from tests.e2e.ground.site import until
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(40)]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ async def test_the_workflow_decides_what_was_simulated(case: Case):
                 result_type=Status,
             )
             await player.play()
-            status = await asyncio.wait_for(ended(player), 60)
+            status = await asyncio.wait_for(ended(player), 300)
     expected = simulate(case.workload(), case.script)
     assert decisions(status.causes) == decisions(expected.causes)
     assert Verdict.told(status) == Verdict.of(expected)

@@ -31,7 +31,7 @@ from holdfast.workflows.entities.cluster_watch import (
 )
 from tests.worker.ground import register
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 
 @dataclass

@@ -122,6 +122,7 @@ def opener(stack: Stack, identity: str = "test") -> Callable[..., Any]:
             extra += ["--search-attribute", f"{attribute}={kind}"]
         async with await WorkflowEnvironment.start_local(
             dev_server_existing_path=str(stack.binary("temporal")),
+            dev_server_startup_timeout=timedelta(minutes=2),
             data_converter=pydantic_data_converter,
             interceptors=[AsksAgain()],
             dev_server_extra_args=extra,

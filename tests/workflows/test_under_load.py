@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -85,6 +86,7 @@ async def look(given: LookQueueInput) -> SeenQueue:
 async def client() -> AsyncIterator[Client]:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(resolve(["temporal"], lambda _: None)["temporal"]),
+        dev_server_startup_timeout=timedelta(minutes=2),
         data_converter=pydantic_data_converter,
         search_attributes=[SearchAttributeKey.for_keyword(names.SA_PHASE)],
     ) as env:

@@ -90,11 +90,6 @@ async def test_a_failure_is_told_to_all_who_shared_the_read_and_the_next_is_read
 ):
     made = await pod(admin, namespace, "a")
     gathered = Gathered(far_kube)
-    assert await named(gathered.of("v1", "Pod", namespace, "a")) == [made]
-    line.cut()
-    asked = [gathered.of("v1", "Pod", namespace, uid) for uid in ("a", "b", "a")]
-    assert all(isinstance(one, Unreachable) for one in await asyncio.gather(*asked, return_exceptions=True))
-    line.mend()
 
     async def answered() -> bool:
         try:
@@ -102,6 +97,11 @@ async def test_a_failure_is_told_to_all_who_shared_the_read_and_the_next_is_read
         except KubeError:
             return False
 
+    await eventually(answered)
+    line.cut()
+    asked = [gathered.of("v1", "Pod", namespace, uid) for uid in ("a", "b", "a")]
+    assert all(isinstance(one, Unreachable) for one in await asyncio.gather(*asked, return_exceptions=True))
+    line.mend()
     await eventually(answered)
 
 

@@ -9,6 +9,7 @@ import pytest
 from holdfast import names
 from holdfast.activities.kube.client import Kube, Object
 from holdfast.model import Component, CopyLabel, CopyWord, FailureClass, Scope
+from holdfast.model.calls.cluster import Removed
 from tests.activities.bench import Bench, eventually, job
 from tests.quotas import limited
 
@@ -168,7 +169,12 @@ async def test_removal_proves_every_one_gone(copies: Bench):
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
     key = ("batch/v1", "Job", "w-4", copies.namespace)
     await copies.admin.patch(*key, uid=found["metadata"]["uid"], patch=hold)
-    left = await copies.force_remove(6.0)
+
+    async def only_held() -> Removed | None:
+        found = await copies.force_remove(6.0)
+        return found if [one.name for one in found.remnants if one.kind == "Job"] == ["w-4"] else None
+
+    left = await eventually(only_held, 60)
     assert not left.gone
     assert [one.name for one in left.remnants if one.kind == "Job"] == ["w-4"]
     await copies.admin.patch(*key, uid=found["metadata"]["uid"], patch={"metadata": {"finalizers": None}})

@@ -18,7 +18,7 @@ from tests.activities.line import Line
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROW = pytest.mark.row
-SLOW = {"holdfast.dev/kwok-delete-delay": "3s"}
+SLOW = {"holdfast.dev/kwok-delete-delay": "10s"}
 """Of a pod on a fake node: how long it takes to end."""
 REQUEST = names.ANNOTATION_CHECKPOINT_REQUEST
 
@@ -91,7 +91,7 @@ async def test_L32_each_pod_is_asked_and_all_that_have_saved_in_one_place_are_co
 @ROW("L32", level="e2e")
 async def test_L32_at_its_end_those_that_have_not_answered_are_named(bench: Bench):
     await bench.launch()
-    asking = asyncio.create_task(ask(bench, seconds=2.0))
+    asking = asyncio.create_task(ask(bench, seconds=10.0))
     first, second = await requested(bench)
     await answer(bench, first, "Complete", "s3://saved/7")
     await answer(bench, second, "InProgress", message="1 of 9 shards")
@@ -192,10 +192,10 @@ async def test_past_its_end_it_does_not_come_back_before_it_has_seen_the_pods_ag
     await near.launch()
     far = await Bench.make(far_kube, admin, namespace)
     far.attempt, far.owner_uid, far.components = near.attempt, near.owner_uid, near.components
-    asking = asyncio.create_task(ask(far, seconds=3.0))
+    asking = asyncio.create_task(ask(far, seconds=8.0))
     pods = await requested(near)
     line.cut()
-    await asyncio.sleep(3.5)
+    await asyncio.sleep(8.5)
     assert not asking.done()
     for one in pods:
         await answer(near, one, "Complete", "s3://saved/7")

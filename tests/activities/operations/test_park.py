@@ -167,7 +167,13 @@ async def test_what_may_not_be_patched_is_told_so_that_it_is_deleted_instead(cop
     rules = [{**one, "verbs": [verb for verb in one["verbs"] if verb != "patch"]} for one in role["rules"]]
     where: tuple[Any, ...] = ("rbac.authorization.k8s.io/v1", "Role", names.RUN_AS_DEFAULT, bench.namespace)
     await bench.admin.patch(*where, uid=role["metadata"]["uid"], patch={"rules": rules})
-    await asyncio.sleep(1)
+    account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
+    resource = await bench.kube.resource("batch/v1", "Job")
+
+    async def may_not() -> bool:
+        return not (await bench.kube.allowed("patch", resource, bench.namespace, impersonate=account))[0]
+
+    await eventually(may_not)  # The authorizer reads it a moment later.
     parked = await bench.park()
     assert not parked.done
     assert "cannot patch" in parked.refused

@@ -140,7 +140,7 @@ async def test_D17_what_waits_to_go_keeps_no_other_from_being_made(bench: Bench,
 async def test_D17_pods_that_wait_to_go_hold_up_nothing_that_they_do_not_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("holdfast.activities.operations.replace.STANDSTILL", timedelta(seconds=0.5))
+    monkeypatch.setattr("holdfast.activities.operations.replace.STANDSTILL", timedelta(seconds=5))
     bench.components = (config(), element("a", finalizers=[HOLD]), element("b", ("settings",)))
     await bench.launch()
     replaced = await bench.replace(parts=True)

@@ -16,7 +16,7 @@ from tests.activities.bench import MANAGED_BY, Bench
 from tests.activities.site.test_prepare import refusal
 from tests.formats.appwrapper.test_resource import INFO, resource
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 ROW = pytest.mark.row
 KIND = (RESOURCE.api_version, RESOURCE.kind)
 HOLD = "example.com/hold"

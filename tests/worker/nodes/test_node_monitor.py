@@ -65,6 +65,7 @@ class Pretended:
 async def client(stack: Stack) -> AsyncIterator[Client]:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(stack.binary("temporal")),
+        dev_server_startup_timeout=timedelta(minutes=2),
         data_converter=pydantic_data_converter,
         interceptors=[AsksAgain()],
     ) as environment:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -61,6 +62,7 @@ class Pretended:
 async def client(stack: Stack) -> AsyncIterator[Client]:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(stack.binary("temporal")),
+        dev_server_startup_timeout=timedelta(minutes=2),
         data_converter=pydantic_data_converter,
         interceptors=[AsksAgain()],
     ) as environment:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, cast
 
@@ -121,6 +122,7 @@ async def lived_through(client: Client, name: str) -> None:
 async def test_what_a_query_shows_before_the_task_makes_no_history_that_cannot_replay() -> None:
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=temporal(),
+        dev_server_startup_timeout=timedelta(minutes=2),
         data_converter=pydantic_data_converter,
         search_attributes=[SearchAttributeKey.for_keyword(names.SA_PHASE)],
     ) as env:
