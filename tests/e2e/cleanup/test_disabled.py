@@ -63,6 +63,6 @@ async def test_X11_what_runs_is_left_alone_or_removed_and_nothing_new_begins(spa
     async def is_over() -> bool:
         return (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING
 
-    await until(is_over, 10, "its workflow has ended")
+    await until(is_over, 60, "its workflow has ended")
     code, said = await disable(space)
     assert code == 0, f"it may be repeated: {said}"

@@ -26,7 +26,7 @@ from tests.e2e.ground.site import appwrapper as wrapped
 from tests.e2e.ground.space import Space, open_space, pod
 from tests.shared_stack import own_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 KINDS = ("anchors.holdfast.dev", "attempts.holdfast.dev")
 CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -47,7 +47,7 @@ async def opened(stack: Stack, directory: Path) -> AsyncIterator[tuple[Site, Spa
     await asyncio.to_thread(apply_deploy, Kubectl(stack.binary("kubectl"), stack.kubeconfig))
     async with open_site(stack, directory, prefix="u") as site:
         await site.start_worker()
-        await until(lambda: is_in_force(site.kube), 30, "what is created from now on is checked (record 0101)")
+        await until(lambda: is_in_force(site.kube), 90, "what is created from now on is checked (record 0101)")
         async with open_space(site) as space:
             yield site, space
 
@@ -76,7 +76,7 @@ async def uninstall(site: Site, *argv: str, expect: int = 0, managed_by: str = "
     process = await asyncio.create_subprocess_exec(
         *executable(), "uninstall", *argv, env=env, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
     )
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(400):
         out, err = await process.communicate()
     told = out.decode() + err.decode()
     assert process.returncode == expect, told
@@ -142,7 +142,7 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         told = await uninstall(site, "--yes", "--workloads", "leave")
         assert "waiting until workers that were stopped are known to be gone" in told
         assert "CustomResourceDefinition appwrappers.workload.codeflare.dev stays: there are still appwrappers" in told
-        await until(lambda: is_off(site.kube), 30, "nothing of Holdfast is there")
+        await until(lambda: is_off(site.kube), 90, "nothing of Holdfast is there")
         after = await space.pods()
         assert {one["metadata"]["uid"] for one in after} == before
         assert not [one for one in after if one["metadata"].get("deletionTimestamp")]
@@ -175,7 +175,7 @@ async def test_F15_what_runs_is_left_alone_or_removed_and_nothing_hangs(taken: S
         assert await site.kube.find("v1", "ServiceAccount", names.RUN_AS_DEFAULT, space.namespace) is None
         theirs = await site.kube.get("v1", "ServiceAccount", "trainer", space.namespace)
         assert theirs["metadata"]["annotations"] == {"example.com/role": "trainer"}, "it was there before"
-        await until(lambda: is_off(site.kube), 30, "nothing of Holdfast is there")
+        await until(lambda: is_off(site.kube), 90, "nothing of Holdfast is there")
         with pytest.raises(UnknownKind):
             await site.kube.list(*KIND, space.namespace)
         assert (await handle.describe()).status is not None

@@ -86,7 +86,7 @@ async def test_U2_on_a_node_that_does_not_answer_they_are_forced_and_the_risk_is
     try:
         lost = pod("lost")
         lost["template"]["spec"] |= {"nodeName": node, "nodeSelector": {}}
-        waits = {**WAITS, "forcefulDeletionGracePeriodDuration": "6s"}
+        waits = {**WAITS, "forcefulDeletionGracePeriodDuration": "30s"}
         handle = await space.submit(appwrapper("train", pod("kept"), lost, warmupGracePeriodDuration="1h", **waits))
 
         async def there() -> bool:

@@ -122,7 +122,7 @@ async def test_D27_what_stands_between_a_component_and_its_pods_is_part_of_the_p
             there = await site.kube.get(*cohort_kind, "cohort", space.namespace)
             return "deletionTimestamp" in there["metadata"]
 
-        await until(dying, 30, "the cohort is being deleted")
+        await until(dying, 120, "the cohort is being deleted")  # The collector has to learn its kind.
         # The collector may have been quicker.
         with contextlib.suppress(NotFound):
             await space.delete("v1", "Pod", "trainer-0")

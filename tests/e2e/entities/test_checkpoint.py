@@ -158,7 +158,7 @@ async def test_L32_taken_back_while_it_saves_it_runs_on(space: Space):
 async def test_L32_whoever_preempts_may_have_less_patience(space: Space):
     handle = await space.submit(gang())
     await space.reach(handle, "Running", 1)
-    await handle.signal(names.SIGNAL_PREEMPT, args=["urgent", 1.0])
+    await handle.signal(names.SIGNAL_PREEMPT, args=["urgent", 10.0])
     await asked(space)
     async with asyncio.timeout(60):
         status = await space.reach(handle, "Suspended")

@@ -51,4 +51,4 @@ async def admits_pods(site: Site, namespace: str) -> None:
     async def there() -> bool:
         return await site.kube.find("v1", "ServiceAccount", "default", namespace) is not None
 
-    await until(there, 20, "the default service account is there")
+    await until(there, 60, "the default service account is there")

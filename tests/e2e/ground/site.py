@@ -105,7 +105,7 @@ class Worker:
         """Stop it as an operator would, and return its exit code."""
         self.process.terminate()
         try:
-            return self.process.wait(30)
+            return self.process.wait(90)
         except (subprocess.TimeoutExpired, TimeoutError):
             self.kill()
             raise
@@ -514,4 +514,4 @@ async def make_temporal_namespace(address: str, name: str) -> None:
             return False
         return True
 
-    await until(added, 20, f"namespace {name} has search attributes")
+    await until(added, 90, f"namespace {name} has search attributes")

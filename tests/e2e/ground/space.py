@@ -162,7 +162,7 @@ class Space:
             found = await self.site.kube.get("v1", "Pod", name, self.namespace)
             return found["status"].get("phase") == "Running"
 
-        await until(runs, 20, f"pod {name} runs")
+        await until(runs, 60, f"pod {name} runs")
 
     async def anchor(self, workload: str) -> dict[str, Any]:
         return await self.site.kube.get(names.API_VERSION, names.ANCHOR_KIND, workload, self.namespace)

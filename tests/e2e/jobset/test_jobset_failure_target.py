@@ -22,8 +22,8 @@ pytestmark = [
 NAME = "early"
 SCRIPT = f"""
 [ "$HOLDFAST_ATTEMPT" = 1 ] && [ "$JOB_COMPLETION_INDEX" = 0 ] && sleep 1 && exit 1
-trap 'sleep 6; exit 0' TERM; {FOREVER}"""
-"""In the first attempt the first pod fails. The others need six seconds to end."""
+trap 'sleep 15; exit 0' TERM; {FOREVER}"""
+"""In the first attempt the first pod fails. The others need fifteen seconds to end."""
 
 
 def document(fail_on: str) -> dict[str, Any]:

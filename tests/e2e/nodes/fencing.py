@@ -129,7 +129,7 @@ class Fence:
         (life,) = found()
         return life
 
-    async def late(self, since: datetime, resource: str, verb: str, seconds: float = 20) -> Request:
+    async def late(self, since: datetime, resource: str, verb: str, seconds: float = 60) -> Request:
         """Wait until a request that was under way when the line was cut is in the audit log; return it."""
         held = [one for one in self.api.writes(since) if one.late]
         assert len(held) <= 1, f"more than one request landed late: {held}"

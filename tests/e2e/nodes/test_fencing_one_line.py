@@ -130,5 +130,5 @@ async def test_cut_off_from_the_api_server_only_it_keeps_its_lease_and_goes_on_w
         found = fence.audit.requests(lambda each: each.worker and (each.verb, each.code) == ("create", 409))
         return [each.name for each in found if each.resource == "pods"] == [landed.name]
 
-    await until(recognized, 20, "it has met its own late request")
+    await until(recognized, 60, "it has met its own late request")
     await fence.finish()

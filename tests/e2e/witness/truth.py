@@ -173,7 +173,7 @@ class Truth:
                 # What was born since may live on.
                 return caught_up and all(life.died or uid in there or life.born > now for uid, life in alive.items())
 
-            await until(seen, 20, f"all of {kind} has been seen")
+            await until(seen, 90, f"all of {kind} has been seen")
 
     # --- reading
 
