@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast import names
+from holdfast.activities.site.saves import told_of
 from holdfast.model import OperationKind
 from holdfast.model.calls.cluster import Progress
 from tests.e2e.ground.site import until
@@ -63,5 +64,5 @@ async def _seen_saved(handle: Handle) -> bool:
     for one in described.raw_description.pending_activities:
         if one.activity_type.name == OperationKind.REMOVE and one.heartbeat_details.payloads:
             said = Progress.model_validate_json(one.heartbeat_details.payloads[0].data)
-            return len(said.saved) == PODS
+            return len(told_of(said)) == PODS
     return False
