@@ -43,6 +43,8 @@ RENDEZVOUS = "http://rendezvous.example:8086"
 """Where pods of gangs would find theirs."""
 MANAGED_BY = "holdfast.dev/nobody"
 """What the bench's custom resources say in `managedBy`: no front door begins them."""
+ROLE = ("rbac.authorization.k8s.io/v1", "Role", names.RUN_AS_DEFAULT)
+"""What the account has that workloads run as."""
 AMPLE = 45.0
 """Seconds to wait for what must come; on a stack whose controllers have just begun it takes the longest."""
 
@@ -293,6 +295,20 @@ class Bench:
     async def owner(self) -> Object | None:
         name = names.attempt_name(self.target.name, self.attempt)
         return await self.admin.find(names.API_VERSION, names.ATTEMPT_KIND, name, self.namespace)
+
+    async def may_not(self, verb: str, api_version: str, kind: str) -> Object:
+        """Take a verb away from the workload's account, wait until that is so, and return its role as it was."""
+        account = f"system:serviceaccount:{self.namespace}:{names.RUN_AS_DEFAULT}"
+        role = await self.admin.get(*ROLE, self.namespace)
+        rules = [{**one, "verbs": [each for each in one["verbs"] if each != verb]} for one in role["rules"]]
+        await self.admin.patch(*ROLE, self.namespace, uid=role["metadata"]["uid"], patch={"rules": rules})
+        resource = await self.kube.resource(api_version, kind)
+
+        async def taken() -> bool:
+            return not (await self.kube.allowed(verb, resource, self.namespace, impersonate=account))[0]
+
+        await eventually(taken)  # The authorizer reads it a moment later.
+        return role
 
     async def events(self) -> list[Object]:
         items = (await self.admin.list("v1", "Event", self.namespace))["items"]

@@ -70,25 +70,31 @@ async def failed(bench: Bench) -> str:
     return name
 
 
+def stored_at_deletions(bench: Bench, store: Store) -> list[bool]:
+    """Record at each deletion from now on whether the store has something by then."""
+    send, stored = bench.kube.mutate, list[bool]()
+
+    async def mutate(method: str, path: str, **options: Any) -> Any:
+        if method == "DELETE":
+            stored.append(bool(keys_in(store)))
+        return await send(method, path, **options)
+
+    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    return stored
+
+
 @pytest.mark.parametrize("ends", [False, True], ids=["a reset", "the end"])
 async def test_P3_evidence_is_in_the_store_before_anything_is_deleted(bench: Bench, store: Store, ends: bool) -> None:
     kept_in = with_store(bench, evidence_store(store))
     name = await failed(bench)
     if ends:
         await bench.send_report(bench.report(phase=Phase.FAILED, attempt=1))
-    before = bench.kube.mutate
-    stored_by_then: list[bool] = []
-
-    async def mutate(method: str, path: str, **options: Any) -> Any:
-        if method == "DELETE":
-            stored_by_then.append(bool(keys_in(store)))
-        return await before(method, path, **options)
-
-    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    stored_by_then = stored_at_deletions(bench, store)
     removed = await bench.remove(
         evidence_of=(name,), report=bench.report(phase=Phase.FAILED), release_anchor=ends, delete_anchor=ends
     )
     assert removed.gone
+    assert stored_by_then
     assert all(stored_by_then)
     evidence = removed.evidence
     assert evidence is not None
@@ -117,15 +123,7 @@ async def test_P3_what_is_deleted_at_a_failed_end_is_in_the_store_before_and_is_
 ) -> None:
     kept_in = with_store(bench, evidence_store(store))
     name = await failed(bench)
-    before = bench.kube.mutate
-    stored_by_then: list[bool] = []
-
-    async def mutate(method: str, path: str, **options: Any) -> Any:
-        if method == "DELETE":
-            stored_by_then.append(bool(keys_in(store)))
-        return await before(method, path, **options)
-
-    bench.kube.mutate = mutate  # type: ignore[method-assign]
+    stored_by_then = stored_at_deletions(bench, store)
     cleared = await bench.clear(evidence_of=(name,), report=bench.report(phase=Phase.FAILED))
     assert cleared.done
     assert stored_by_then

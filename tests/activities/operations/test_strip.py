@@ -9,7 +9,7 @@ import pytest
 from holdfast import names
 from holdfast.activities.kube.client import Object
 from holdfast.activities.operations.remains import foreign_finalizers
-from tests.activities.bench import Bench, config, eventually, job, pod
+from tests.activities.bench import ROLE, Bench, config, eventually, job, pod
 from tests.activities.operations.test_remove import HOLD, let_go, nothing_left
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
@@ -93,20 +93,10 @@ async def test_U2_what_is_anothers_or_is_not_being_deleted_keeps_its_finalizers(
 async def test_U2_what_the_account_may_not_patch_stays_and_is_told(bench: Bench):
     bench.components = (config(metadata={"finalizers": HOLD}),)
     await bench.launch()
-    role = await bench.admin.get("rbac.authorization.k8s.io/v1", "Role", names.RUN_AS_DEFAULT, bench.namespace)
-    rules = [{**one, "verbs": [verb for verb in one["verbs"] if verb != "patch"]} for one in role["rules"]]
-    key = ("rbac.authorization.k8s.io/v1", "Role", names.RUN_AS_DEFAULT, bench.namespace)
-    await bench.admin.patch(*key, uid=role["metadata"]["uid"], patch={"rules": rules})
-    account = f"system:serviceaccount:{bench.namespace}:{names.RUN_AS_DEFAULT}"
-    resource = await bench.kube.resource("v1", "ConfigMap")
-
-    async def may_not() -> bool:
-        return not (await bench.kube.allowed("patch", resource, bench.namespace, impersonate=account))[0]
-
-    await eventually(may_not)  # The authorizer reads it a moment later.
+    role = await bench.may_not("patch", "v1", "ConfigMap")
     made = patches(bench)
     removed = await bench.force_remove(8.0, strip_finalizers=True)
     assert made, "it was tried"
     assert removed.remnants[0].sentence() == "ConfigMap settings (finalizer example.com/hold)"
-    await bench.admin.patch(*key, uid=role["metadata"]["uid"], patch={"rules": role["rules"]})
+    await bench.admin.patch(*ROLE, bench.namespace, uid=role["metadata"]["uid"], patch={"rules": role["rules"]})
     assert (await bench.force_remove(30.0, strip_finalizers=True)).gone
