@@ -9,7 +9,7 @@ import pytest
 from holdfast import names
 from holdfast.activities.kube.client import Object
 from holdfast.activities.operations.remains import foreign_finalizers
-from tests.activities.bench import ROLE, Bench, config, eventually, job, pod
+from tests.activities.bench import ROLE, Bench, config, job, pod
 from tests.activities.operations.test_remove import HOLD, let_go, nothing_left
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
