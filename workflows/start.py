@@ -140,7 +140,7 @@ def keywords(columns: Mapping[str, str]) -> TypedSearchAttributes:
 
 def summary(workload: Workload) -> str:
     """Say in one line what it is: `AppWrapper train-llm: 1 Job, 64 pods, in namespace research on cluster dev`."""
-    pods, kind = workload.expected_pods, workload.source.kind
+    pods, kind = workload.made_pods, workload.source.kind
     named = workload.name if kind == "List" else f"{kind} {workload.name}"
     size = f", {counted(pods, 'pod')}" if pods else ""
     where = f"in namespace {workload.namespace} on cluster {workload.cluster}"
@@ -160,9 +160,10 @@ def contents(workload: Workload) -> str:
 def details(workload: Workload) -> str:
     """Say in Markdown what was asked for, and how to steer it."""
     timings = workload.policy.timings
+    members, gang = workload.members, workload.gang
     rows = "\n".join(
-        f"| {component.name} | {component.template['kind']} | {component.expected_pods} |"
-        for component in workload.components[:20]
+        f"| {one.name} | {one.template['kind']} | {gang.pods if gang and one is members else one.expected_pods} |"
+        for one in workload.components[:20]
     )
     more = f"\n\n... and {len(workload.components) - 20} more" if len(workload.components) > 20 else ""
     budgets = ", ".join(

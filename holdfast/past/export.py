@@ -19,7 +19,7 @@ _SHOWN: Final = 3
 
 def history_of(story: Story) -> History:
     """Return the export of a story."""
-    spec, state, status, first, last = story.spec, story.state, story.status, story.runs[0], story.runs[-1]
+    spec, state, status, first = story.spec, story.state, story.status, story.runs[0]
     figures = state or status
     now = story.turns[-1].at if story.turns else first.began_at
     gaps = tuple(_gaps(story))
@@ -44,7 +44,7 @@ def history_of(story: Story) -> History:
             for run in story.runs
         ),
         begun_at=first.began_at,
-        ended_at=last.ended_at,
+        ended_at=story.ended_at,
         phase=figures.phase if figures is not None else None,
         reason=figures.reason if figures is not None else None,
         message=figures.message if figures is not None else "",
@@ -60,7 +60,7 @@ def history_of(story: Story) -> History:
         ),
         causes_total=story.total,
         gaps=gaps,
-        complete=not gaps,
+        complete=not gaps and not story.goes_on,
         exact=story.exact,
         notes=tuple(_notes(story)),
     )
@@ -147,6 +147,13 @@ def _notes(story: Story) -> Iterator[str]:
             "The workload began before the oldest run that Temporal keeps; the run before it was "
             f"{story.runs[0].previous_run_id}. "
             "What that run handed on is here; attempts that had ended by then are not."
+        )
+    if story.goes_on:
+        yield "Its life went on: the next run is not among the histories, and what it says is not here."
+    if story.broken_off:
+        yield (
+            f"Its workflow was ended from outside, and Temporal says {story.broken_off}: its pods may still run, and "
+            "nothing restarts them. `holdfast sweep` removes them."
         )
     for text in story.contradictions[:_SHOWN]:
         yield (

@@ -33,7 +33,7 @@ def moments_of(story: Story) -> list[Moment]:
 
 def end_of(story: Story) -> datetime:
     """Return when a life's workflow ended; if it has not, or its end is not in the histories, its last turn."""
-    return story.ended_at or (story.turns[-1].at if story.turns else story.runs[-1].began_at)
+    return story.known_until or (story.turns[-1].at if story.turns else story.runs[-1].began_at)
 
 
 def ledger_of(story: Story, now: datetime) -> Ledger:
@@ -43,7 +43,7 @@ def ledger_of(story: Story, now: datetime) -> Ledger:
         story: The life, from its workflow's histories.
         now: Up to when to count it, if its workflow runs.
     """
-    end = story.ended_at or now
+    end = story.known_until or now
     spans = spans_of(story.runs[0].began_at, moments_of(story), end)
     last = story.state.outcome if story.state is not None else None
     kept = last is not None and bool(spans) and milliseconds(spans[-1].end, end) > 0
@@ -58,7 +58,7 @@ def ledger_of(story: Story, now: datetime) -> Ledger:
         queue=story.spec.queue,
         begun_at=spans[0].begin if spans else story.runs[0].began_at,
         until=spans[-1].end if spans else story.runs[0].began_at,
-        ended=kept or (story.ended_at is not None and not _goes_on(story)),
+        ended=kept or story.ended_at is not None,
         age=milliseconds(spans[0].begin, spans[-1].end) if spans else 0,
         milliseconds=total,
         goodput=goodput(total),
@@ -69,11 +69,6 @@ def ledger_of(story: Story, now: datetime) -> Ledger:
         spans=spans,
         notes=tuple(_notes(story, spans)),
     )
-
-
-def _goes_on(story: Story) -> bool:
-    """Whether the last run was continued by one that is not in the histories."""
-    return bool(story.runs[-1].next_run_id)
 
 
 def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
@@ -89,7 +84,7 @@ def _notes(story: Story, spans: Sequence[Span]) -> Iterator[str]:
         yield (
             "The workload began before the oldest run that Temporal keeps: what came before that run is not counted."
         )
-    if _goes_on(story):
+    if story.goes_on:
         yield "Its life went on: the next run is not among the histories, and it is counted up to there."
     for text in story.contradictions[:1]:
         yield f"Another release lived it, and decided otherwise ({text}): the last known state counts until a next run."

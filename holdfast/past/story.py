@@ -58,9 +58,27 @@ class Story:
         return not (self.contradictions or self.other_causes or self.unread)
 
     @property
-    def ended_at(self) -> datetime | None:
-        """When its workflow ended."""
+    def goes_on(self) -> bool:
+        """Whether the last run was continued by one that is not here."""
+        return bool(self.runs[-1].next_run_id)
+
+    @property
+    def broken_off(self) -> str:
+        """Temporal's close status, if its workflow was ended from outside: `Terminated`; else empty."""
+        closed = self.runs[-1].closed
+        cancelled = self.state is not None and self.state.phase is Phase.CANCELLED
+        outside = closed in {"Terminated", "TimedOut"} or (closed == "Canceled" and not cancelled)
+        return closed if outside else ""
+
+    @property
+    def known_until(self) -> datetime | None:
+        """When the last run ended; None: it runs."""
         return self.runs[-1].ended_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When its workflow ended, if that is here."""
+        return None if self.goes_on else self.known_until
 
 
 def story_of(runs: Sequence[Run]) -> Story:

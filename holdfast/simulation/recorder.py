@@ -51,7 +51,7 @@ class Recorder:
 
     def task(self, before: State, after: State, step: Step) -> None:
         """Record the decisions of one step of the workload."""
-        if before.outcome is None and after.phase is not before.phase:
+        if after.phase is not before.phase and None in {before.outcome, after.outcome}:
             self._spend(before.phase)
         self.state = after
         fresh = after.causes_total - before.causes_total

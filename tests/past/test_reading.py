@@ -17,6 +17,7 @@ from temporalio.converter import PayloadCodec
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from holdfast import names
+from holdfast.cli.workloads import history_text as text
 from holdfast.model import Cause, OperationKind, Reason, State, Status, Workload
 from holdfast.model.life.history import schema
 from holdfast.past import Run, history_of, read_run, story_of
@@ -163,6 +164,24 @@ async def test_a_life_continued_as_new_is_one_life():
     assert len(life.runs) == 7
     assert [run.closed for run in life.runs] == ["ContinuedAsNew"] * 6 + ["Completed"]
     assert [attempt.number for attempt in life.attempts] == [1, 2, 3]
+
+
+async def test_a_life_whose_later_runs_are_not_here_is_not_over():
+    life = history_of(story_of((await runs("checkpoint-continued-as-new"))[:2]))
+    assert (life.ended_at, life.complete) == (None, False)
+    assert any("Its life went on" in note for note in life.notes)
+    known = life.runs[-1].ended_at
+    assert known is not None
+    assert f"known until {text.instant(known)} UTC" in text.history(life)
+    assert "over since" in text.history(history_of(await story("checkpoint-continued-as-new")))
+
+
+async def test_a_life_that_was_ended_in_temporal_is_said_to_be_so():
+    (run,) = await runs("happy-path")
+    life = history_of(story_of([dataclasses.replace(run, closed="Terminated")]))
+    assert any("its pods may still run" in note for note in life.notes)
+    assert run.ended_at is not None
+    assert f"; terminated {text.instant(run.ended_at)} UTC" in text.history(life)
 
 
 async def test_what_another_release_decided_is_said_and_not_invented():

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from holdfast.model import Phase
 from holdfast.simulation import Simulation
 from tests.e2e.ground.site import job
 from tests.simulation.test_world import play, said, workload
@@ -51,6 +53,15 @@ def test_D50_a_pod_failure_policy_fails_the_job_at_once():
     other = play(spec_of(pods=2, **policy(codes("FailJob", 42))), "[{at: 5m, fail: {exitCode: 1}}]")
     assert fails(other) == []
     assert other.summary.phase == "Running", "it has a back-off limit of 6"
+
+
+def test_the_time_for_which_it_was_kept_as_failed_is_told_apart_from_what_follows_a_retry():
+    kept = workload(job(), **ONCE, deletionOnFailureGracePeriodDuration="2h")
+    told = play(kept, "[{at: 10m, fail: {}}, {at: 1h40m, retry: {}}]")
+    phases = told.summary.phases
+    assert phases[Phase.FAILED] > timedelta(minutes=20), "a Job has an hour to replace its pod"
+    assert sum(phases.values(), timedelta()) == told.summary.ended_at
+    assert phases.get(Phase.RESETTING, timedelta()) < timedelta(minutes=1)
 
 
 @D50

@@ -35,7 +35,7 @@ def report(
     story = archived(archive, named, place) if archive else with_run(named, place, lambda run: run.story(), READ)
     now = datetime.now(UTC)
     explanation = None
-    if story.ended_at is None and story.state is not None and story.turns:
+    if story.known_until is None and story.state is not None and story.turns:
         explanation = explain_of(story.spec, story.state, story.turns[-1].at, now)
     text = html.report(timeline_of(story, now), now, explanation)
     if output == "-":

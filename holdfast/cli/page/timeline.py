@@ -72,6 +72,8 @@ class Timeline:
     nodes: tuple[NodeUse, ...]
     ledger: Ledger
     """What its time was spent on."""
+    known_until: datetime | None = None
+    """When the last run ended; None: it runs."""
 
 
 def timeline_of(story: Story, now: datetime) -> Timeline:
@@ -82,12 +84,13 @@ def timeline_of(story: Story, now: datetime) -> Timeline:
 
     Args:
         story: the life, from Temporal's record.
-        now: the time at which it is read; a life that is over ends when its workflow did.
+        now: the time at which it is read; a life that is over ends when its workflow did, and one whose next run is
+            not here ends where its last one did.
     """
     history = history_of(story)
     points = sorted(_points(story), key=lambda one: one.at)
     # No span may have a negative length, although this machine's clock may be behind Temporal's.
-    end = max(history.ended_at or now, history.begun_at, *(one.at for one in points))
+    end = max(story.known_until or now, history.begun_at, *(one.at for one in points))
     return Timeline(
         history=history,
         begin=history.begun_at,
@@ -96,6 +99,7 @@ def timeline_of(story: Story, now: datetime) -> Timeline:
         dues=tuple(_dues(points, end)),
         nodes=_nodes(story, history, now),
         ledger=ledger_of(story, now),
+        known_until=story.known_until,
     )
 
 

@@ -30,7 +30,7 @@ def agree(workloads: Sequence[Workload], *, plan: bool, yes: bool) -> None:
     Raises:
         HoldfastError: if the user does not agree.
     """
-    if not plan and sum(one.expected_pods for one in workloads) <= MANY_PODS:
+    if not plan and sum(one.made_pods for one in workloads) <= MANY_PODS:
         return
     asks = not yes and interactive()
     say(text(workloads, asks=asks), err=True)
@@ -44,12 +44,12 @@ def text(workloads: Sequence[Workload], *, asks: bool = False) -> str:
     from holdfast.model.words import counted
     from holdfast.workflows.start import contents
 
-    pods = sum(one.expected_pods for one in workloads)
+    pods = sum(one.made_pods for one in workloads)
     clusters = ", ".join(sorted({one.cluster for one in workloads}))
     total = f"{counted(len(workloads), 'workload')}, {counted(pods, 'pod')}"
-    largest = sorted(workloads, key=lambda one: -one.expected_pods)
+    largest = sorted(workloads, key=lambda one: -one.made_pods)
     rows = [
-        (one.namespace, one.name, f"{one.expected_pods:,}", one.run_as, one.queue, contents(one))
+        (one.namespace, one.name, f"{one.made_pods:,}", one.run_as, one.queue, contents(one))
         for one in largest[:_SHOWN]
     ]
     lines = [f"{'to submit' if asks else 'submitting'}: {total} on cluster {clusters}"]

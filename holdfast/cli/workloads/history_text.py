@@ -14,6 +14,9 @@ from holdfast.model.words import counted
 from holdfast.past.cost import Costs
 from holdfast.past.other import Comparison
 
+_CLOSED = {"ContinuedAsNew": "known until", "Terminated": "terminated", "TimedOut": "timed out"}
+"""What is said of a life, by how Temporal closed its last run; of others it is over."""
+
 
 def history(life: History) -> str:
     """List the causes, oldest first, with gaps where causes are unknown; then the workload's state, and notes."""
@@ -28,11 +31,11 @@ def history(life: History) -> str:
     parts = [life.phase.value] if life.phase is not None else []
     parts += [counted(life.executions, "attempt"), counted(life.restarts, "restart")]
     parts += [budget.in_full() for budget in life.budgets]
-    ended = (
-        f"over since {instant(life.ended_at)} UTC"
-        if life.ended_at is not None
-        else "its Temporal workflow is still open"
-    )
+    closed = [(one.closed, one.ended_at) for one in life.runs[-1:]]
+    how, known = closed[0] if closed else ("", life.ended_at)
+    ended = "its Temporal workflow is still open"
+    if known is not None:
+        ended = f"{_CLOSED.get(how, 'over since')} {instant(known)} UTC"
     lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"submitter: {submitter(life.by)}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 

@@ -101,7 +101,7 @@ class History(Exported):
     """Who asked for it, by the API server's own word; empty: unverified (row F13)."""
     begun_at: Time
     ended_at: Time | None = None
-    """When its workflow was over: nothing was held or removed any more."""
+    """When its workflow was over: nothing was held or removed any more. None too if a later run is not here."""
     phase: Phase | None = None
     reason: Reason | None = None
     message: str = ""

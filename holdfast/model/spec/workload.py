@@ -436,6 +436,14 @@ class Workload(Model):
         return sum(component.expected_pods for component in self.components)
 
     @property
+    def made_pods(self) -> int:
+        """How many pods are made as it begins: of a gang, its largest round and its spares."""
+        members = self.members
+        if self.gang is None or members is None:
+            return self.expected_pods
+        return self.expected_pods - members.expected_pods + self.gang.pods
+
+    @property
     def kueue_admits(self) -> bool:
         """Whether Kueue counts its quota: a published custom resource that names a queue (row F8)."""
         own = self.source.generation is None or self.source.api_version == names.API_VERSION

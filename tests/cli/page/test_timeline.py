@@ -11,7 +11,7 @@ import pytest
 from holdfast.cli.page.draw import drawing_of
 from holdfast.cli.page.html import report
 from holdfast.cli.page.timeline import Timeline, timeline_of
-from holdfast.past import Story
+from holdfast.past import Story, story_of
 from tests.past.recorded import NAMES, story
 
 pytestmark = pytest.mark.row("P7", level="pure")
@@ -88,6 +88,14 @@ async def test_a_life_that_goes_on_ends_where_it_is_read():
     record.runs = tuple(replace(run, ended_at=None, tasks=()) for run in record.runs)
     assert timeline_of(record, now + timedelta(hours=1)).end == now + timedelta(hours=1)
     assert timeline_of(record, now - timedelta(hours=1)).end == now, "this machine's clock is behind Temporal's"
+
+
+async def test_a_life_whose_next_run_is_not_here_ends_with_the_last_that_is():
+    record = await story("checkpoint-continued-as-new")
+    record = story_of(record.runs[:2])
+    found = timeline_of(record, LATER)
+    assert found.end == record.runs[-1].ended_at
+    assert "not known: its life went on after" in report(found, LATER)
 
 
 async def test_a_life_that_no_worker_has_taken_yet_has_no_phases_and_is_drawn_empty():

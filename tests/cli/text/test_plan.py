@@ -10,6 +10,8 @@ from holdfast.cli.common import ask
 from holdfast.cli.submission import plan
 from holdfast.errors import HoldfastError
 from holdfast.model import Component, PodSet, Workload
+from holdfast.model.gang.state import Gang
+from holdfast.workflows.start import details, summary
 from tests.client.conftest import a_workload
 from tests.policy.loop.test_difference import BEFORE
 
@@ -30,6 +32,14 @@ def test_E4_the_plan_says_kinds_pods_namespace_account_and_queue() -> None:
         "research   train  1       holdfast-runner  gpus   1 Job",
     ]
     assert plan.text([with_pods(1, f"w{number}") for number in range(25)]).splitlines()[-1] == "... and 5 more"
+
+
+def test_E4_a_gang_counts_as_many_pods_as_it_makes(capsys: pytest.CaptureFixture[str]) -> None:
+    workload = a_workload(name="train", gang=Gang(min=2, max=400, spares=8))
+    assert summary(workload).startswith("AppWrapper train: 1 Job, 408 pods, ")
+    assert "| main | Job | 408 |" in details(workload)
+    plan.agree([workload], plan=False, yes=True)
+    assert capsys.readouterr().err.startswith("submitting: 1 workload, 408 pods")
 
 
 def test_E4_few_pods_are_no_reason_to_speak(capsys: pytest.CaptureFixture[str]) -> None:
