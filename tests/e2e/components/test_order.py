@@ -19,7 +19,7 @@ from tests.e2e.ground.space import Handle, Space
 
 ROW = pytest.mark.row("J13", level="e2e")
 SESSION = pytest.mark.asyncio(loop_scope="session")
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 HELD = {"holdfast.dev/kwok-hold": "true"}
 TIMINGS = {"failureGracePeriod": "1s", "admissionGracePeriod": "60s", "warmupGracePeriod": "120s"}
 

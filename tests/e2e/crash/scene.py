@@ -52,7 +52,7 @@ class Scene:
         workload = self.site.read(appwrapper(name, *components, **annotations), self.namespace)
         self.handles.append(await self.site.submit(workload))
 
-    async def reach(self, phase: str, seconds: float = 60, attempt: int | None = None) -> Status:
+    async def reach(self, phase: str, seconds: float = 180, attempt: int | None = None) -> Status:
         return await self.site.reach(self.handle, phase, seconds, attempt)
 
     async def status(self) -> Status:
@@ -74,7 +74,7 @@ class Scene:
             raise AssertionError(f"{error}; last: {last[0].model_dump_json(indent=1) if last else None}") from None
         return last[0]
 
-    async def unhealthy(self, seconds: float = 20) -> Status:
+    async def unhealthy(self, seconds: float = 60) -> Status:
         """Wait until the workload knows that it is unhealthy."""
         return await self.until_status(
             lambda status: any(each.type == "Unhealthy" and each.status for each in status.conditions),
@@ -82,7 +82,7 @@ class Scene:
             "it knows that it is unhealthy",
         )
 
-    async def doing(self, activity: str, seconds: float = 30) -> None:
+    async def doing(self, activity: str, seconds: float = 90) -> None:
         """Wait until an activity is under way on some worker."""
 
         async def check() -> bool:
@@ -101,7 +101,7 @@ class Scene:
         self.killed = datetime.now(UTC)
         self.worker = self.site.launch(kubeconfig=self.proxied if proxied else None)
 
-    async def kill_at(self, wanted: Callable[[Any], bool], what: str, seconds: float = 40) -> None:
+    async def kill_at(self, wanted: Callable[[Any], bool], what: str, seconds: float = 120) -> None:
         """Kill the worker as soon as a request of that sort is done, and start another at once."""
         await self.audit.until(lambda each: each.worker and wanted(each), seconds, what)
         await self.crash()
@@ -115,7 +115,7 @@ class Scene:
         since = max(killed + timedelta(seconds=0.5), self.worker.ready_since())
         found = await self.audit.until(
             lambda each: each.worker and each.received > since,
-            40,
+            120,
             "another worker has gone on",
         )
         took = (found.received - killed).total_seconds()
@@ -149,7 +149,7 @@ class Scene:
         """Have all running pods succeed."""
         await self.steer_pods(annotations={"holdfast.dev/kwok-complete": "0s"})
 
-    async def gone(self, seconds: float = 30) -> None:
+    async def gone(self, seconds: float = 120) -> None:
         await until(lambda: self.site.gone(self.namespace), seconds, "nothing of it is left")
 
     # --- the end
@@ -160,7 +160,7 @@ class Scene:
             await self.handle.signal(names.SIGNAL_CANCEL, "the test is over")
         elif phase == "Succeeded":
             await self.complete()
-        status = await asyncio.wait_for(self.handle.result(), 60)
+        status = await asyncio.wait_for(self.handle.result(), 180)
         assert (status.phase, status.restarts) == (phase, restarts), status.model_dump_json(indent=1)
         if executions is not None:
             assert (status.executions, status.attempt) == (executions, executions)

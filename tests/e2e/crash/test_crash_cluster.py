@@ -20,7 +20,7 @@ MANY = 8
 PATIENT = {"admissionGracePeriodDuration": "120s", "warmupGracePeriodDuration": "5m"}
 """Whatever plays the kubelets, too, needs its time to come back after the API server."""
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ async def test_the_api_server_killed_and_started_again(own_stack: Stack, tmp_pat
         await scene.doing(OperationKind.REMOVE)
         own_stack.stop_part("kube-apiserver", signal.SIGKILL)
         await asyncio.to_thread(own_stack.start_part, "kube-apiserver")
-        status = await scene.reach("Running", 90, attempt=2)
+        status = await scene.reach("Running", attempt=2)
         assert status.restarts == 1
         await scene.finish("Cancelled", restarts=1, executions=2)
         told = scene.audit.check_deletions()
@@ -80,7 +80,7 @@ async def test_what_a_starting_api_server_forbids_is_no_refusal(own_stack: Stack
         await scene.site.ready(scene.worker)
         await scene.site.kube.delete("v1", "ResourceQuota", "jobs", scene.namespace, uid=made["metadata"]["uid"])
         for handle in scene.handles:
-            status = await scene.site.reach(handle, "Running", 90)
+            status = await scene.site.reach(handle, "Running")
             assert (status.attempt, status.restarts) == (1, 0), status.model_dump_json(indent=1)
         early = scene.audit.requests(lambda one: one.worker and one.code == 403 and one.resource != "jobs")
         early += scene.audit.requests(lambda one: one.worker and one.code == 403 and "User" in one.why)
@@ -88,7 +88,7 @@ async def test_what_a_starting_api_server_forbids_is_no_refusal(own_stack: Stack
         for handle in scene.handles:
             await handle.signal(names.SIGNAL_CANCEL, "the test is over")
         await asyncio.gather(*(asyncio.wait_for(handle.result(), 90) for handle in scene.handles))
-        await scene.gone(60)
+        await scene.gone()
 
 
 async def test_a_worker_that_reaches_another_cluster_by_the_same_name_refuses(

@@ -19,7 +19,7 @@ from tests.e2e.ground.site import job, until
 from tests.e2e.witness.audit import Request
 from tests.quotas import limited
 
-pytestmark = [pytest.mark.e2e, pytest.mark.row("A19", level="e2e"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.row("A19", level="e2e"), pytest.mark.timeout(600)]
 
 STUBBORN = {"holdfast.dev/kwok-stubborn": "true"}
 HELD = {"holdfast.dev/kwok-hold": "true"}
@@ -45,7 +45,7 @@ async def test_killed_while_creating_several_components(scene: Scene):
     await limited(scene.site.kube, scene.namespace, {"count/jobs.batch": "1"}, name="jobs")
     await scene.submit(job("first", 1), job("second", 1), job("third", 1))
     await scene.audit.until(
-        lambda each: each.worker and each.resource == "jobs" and each.code == 403, 30, "the second job is refused"
+        lambda each: each.worker and each.resource == "jobs" and each.code == 403, 90, "the second job is refused"
     )
     await scene.crash()
     await scene.moved_on()
@@ -116,20 +116,20 @@ async def test_killed_while_a_failure_grace_runs(scene: Scene):
 
 
 async def test_killed_while_a_failure_grace_runs_out_and_all_heals(scene: Scene):
-    await scene.submit(job(backoffLimit=5), failureGracePeriodDuration="40s")
+    await scene.submit(job(backoffLimit=5), failureGracePeriodDuration="180s")
     await scene.reach("Running")
     await scene.fail()
     await scene.unhealthy()
     await scene.crash()  # Its Job replaces the pod ten seconds after it failed.
     healed = await scene.until_status(
-        lambda status: all(not each.status for each in status.conditions if each.type == "Unhealthy"), 30, "it healed"
+        lambda status: all(not each.status for each in status.conditions if each.type == "Unhealthy"), 120, "it healed"
     )
     assert (healed.attempt, healed.restarts) == (1, 0)
     await scene.finish(executions=1)
 
 
 async def test_killed_while_looking(scene: Scene):
-    await scene.submit(pod(), failureGracePeriodDuration="10s")
+    await scene.submit(pod(), failureGracePeriodDuration="25s")
     await scene.reach("Running")
     await scene.fail()
     await scene.unhealthy()
@@ -146,7 +146,7 @@ async def test_killed_while_removing_for_a_reset(scene: Scene):
     await scene.reach("Running")
     await scene.fail()
     await scene.doing(OperationKind.REMOVE)
-    await scene.audit.until(_deletes_owner, 20, "the attempt's owner is deleted")
+    await scene.audit.until(_deletes_owner, 90, "the attempt's owner is deleted")
     await scene.crash()
     await scene.moved_on()
     await scene.steer_pods(labels={"holdfast.dev/kwok-stubborn": None})
@@ -163,7 +163,7 @@ async def _leave_stubbornness(scene: Scene) -> None:
     async def gone() -> bool:
         return all(each["metadata"]["labels"][names.LABEL_ATTEMPT] != "1" for each in await scene.pods())
 
-    await until(gone, 20, "the first attempt's pods have gone")
+    await until(gone, 60, "the first attempt's pods have gone")
 
 
 def _deletes_owner(each: Request) -> bool:
@@ -177,7 +177,7 @@ async def test_killed_while_forcing(scene: Scene):
     await scene.handle.signal(names.SIGNAL_SUSPEND, "making room")
     await scene.doing(OperationKind.FORCE_REMOVE)
     await scene.audit.until(
-        lambda each: each.worker and each.verb == "delete" and each.resource == "pods", 20, "the pod is forced"
+        lambda each: each.worker and each.verb == "delete" and each.resource == "pods", 60, "the pod is forced"
     )
     await scene.crash()
     await scene.moved_on()
@@ -211,7 +211,7 @@ async def test_killed_while_suspending(scene: Scene):
     await scene.submit(job(labels=STUBBORN), forcefulDeletionGracePeriodDuration="60s")
     await scene.reach("Running")
     await scene.handle.signal(names.SIGNAL_SUSPEND, "making room")
-    await scene.audit.until(_deletes_owner, 20, "the attempt's owner is deleted")
+    await scene.audit.until(_deletes_owner, 90, "the attempt's owner is deleted")
     await scene.crash()
     await scene.moved_on()
     await scene.steer_pods(labels={"holdfast.dev/kwok-stubborn": None})
@@ -239,7 +239,7 @@ async def test_killed_while_its_success_is_held(scene: Scene):
     await scene.submit(job(complete="1s"), successTTLDuration="12s")
     held = await scene.reach("Succeeded")
     await scene.crash()
-    status = await asyncio.wait_for(scene.handle.result(), 60)
+    status = await asyncio.wait_for(scene.handle.result(), 180)
     assert (status.phase, status.restarts, status.executions) == ("Succeeded", 0, 1)
     (removed,) = scene.audit.requests(_deletes_owner)
     assert (removed.received - held.since).total_seconds() >= 12
@@ -251,11 +251,11 @@ async def test_killed_while_terminating(scene: Scene):
     await scene.submit(job(labels=STUBBORN), forcefulDeletionGracePeriodDuration="60s")
     await scene.reach("Running")
     await scene.handle.signal(names.SIGNAL_CANCEL, "no longer wanted")
-    await scene.audit.until(_deletes_owner, 20, "the attempt's owner is deleted")
+    await scene.audit.until(_deletes_owner, 90, "the attempt's owner is deleted")
     await scene.crash()
     await scene.moved_on()
     await scene.steer_pods(labels={"holdfast.dev/kwok-stubborn": None})
-    status = await asyncio.wait_for(scene.handle.result(), 60)
+    status = await asyncio.wait_for(scene.handle.result(), 180)
     assert status.phase == "Cancelled"
     await scene.gone()
     await scene.check()
@@ -265,10 +265,10 @@ async def test_killed_while_failing(scene: Scene):
     await scene.submit(pod(kwok_delete_delay="6s"), failureGracePeriodDuration="0s", retryLimit="0")
     await scene.reach("Running")
     await scene.fail()
-    await scene.audit.until(_deletes_owner, 20, "the attempt's owner is deleted")
+    await scene.audit.until(_deletes_owner, 90, "the attempt's owner is deleted")
     await scene.crash()
     with pytest.raises(WorkflowFailureError) as error:
-        await asyncio.wait_for(scene.handle.result(), 60)
+        await asyncio.wait_for(scene.handle.result(), 180)
     assert "train failed" in str(error.value.cause)
     await scene.gone()
     await scene.check()

@@ -255,7 +255,7 @@ class Site:
         return await asked(lambda: handle.query(names.QUERY_EXPLAIN, result_type=Explanation))
 
     async def reach(
-        self, handle: WorkflowHandle[Any, Any], phase: str, seconds: float = 60, attempt: int | None = None
+        self, handle: WorkflowHandle[Any, Any], phase: str, seconds: float = 120, attempt: int | None = None
     ) -> Status:
         """Wait until a workload is in a phase (of an attempt)."""
         last: list[Status] = []

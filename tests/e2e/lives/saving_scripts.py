@@ -25,7 +25,7 @@ async def saves_and_goes_on(space: Space, handle: Handle) -> None:
 
 def has_a_walltime() -> str:
     """Return a gang whose walltime is longer than a worker needs to come back, and shorter than its patience."""
-    return gang(NAME, pods=PODS, profile="lattice-batch", walltime="20s")
+    return gang(NAME, pods=PODS, profile="lattice-batch", walltime="60s")
 
 
 async def saves_after_its_walltime(space: Space, handle: Handle) -> None:
@@ -39,7 +39,7 @@ async def saves_after_its_walltime(space: Space, handle: Handle) -> None:
     async def told_to_end() -> bool:
         return all("deletionTimestamp" in one["metadata"] for one in await space.pods(NAME))
 
-    await until(told_to_end, 120, "its pods are told to end")
+    await until(told_to_end, 180, "its pods are told to end")
     for one in await asked(space, NAME, PODS):
         await answers(space, one, "Complete", "s3://saved/1")
     await until(lambda: _seen_saved(handle), 120, "it is seen that they have saved")

@@ -19,7 +19,7 @@ from tests.e2e.ground.space import Space
 from tests.e2e.nodes.test_nodes import required
 from tests.e2e.nodes.test_real_node import containers, real
 
-pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.real_node, pytest.mark.timeout(600)]
 ROW = pytest.mark.row
 __all__ = ["real"]
 
@@ -109,11 +109,11 @@ async def test_L28_a_worker_killed_with_9_keeps_the_count(on_the_node: Scene):
     # The third answer is due long after the second is known to be counted, and the worker killed.
     workload = scene.site.read(service("200 503 503 503", period="10s"), scene.namespace)
     scene.handles.append(await scene.site.submit(workload))
-    await scene.reach("Running", 120)
+    await scene.reach("Running")
 
     await until(lambda: counted(scene, 2), 120, "a heartbeat has brought the count of two failures")
     await scene.crash()
-    status = await scene.reach("Running", 120, attempt=2)
+    status = await scene.reach("Running", attempt=2)
     assert (status.restarts, {each.name: each.used for each in status.budgets}) == (1, {"restart": 1, "launch": 0})
     assert any("failed 3 times in a row: HTTP 503" in each.message for each in status.causes)
     await scene.handle.signal(names.SIGNAL_CANCEL, "enough")
