@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -87,9 +88,13 @@ async def shows(
     return found
 
 
-async def followed(space: Space, seen: list[dict[str, Any]], kind: tuple[str, str] = KIND) -> None:
-    """Note each status that custom resources of a namespace show, in order."""
+async def followed(
+    space: Space, seen: list[dict[str, Any]], kind: tuple[str, str] = KIND, begun: asyncio.Event | None = None
+) -> None:
+    """Note each status that custom resources of a namespace show, in order, from when it has `begun`."""
     version = (await space.site.kube.list(*kind, space.namespace))["metadata"]["resourceVersion"]
+    if begun is not None:
+        begun.set()
     async for event in space.site.kube.watch(*kind, space.namespace, resource_version=version):
         if event["type"] != "BOOKMARK":
             seen.append(event["object"].get("status", {}))

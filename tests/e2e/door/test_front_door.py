@@ -105,8 +105,9 @@ async def test_F1_an_applied_appwrapper_lives_as_a_submitted_one_and_shows_it(do
 async def test_F2_a_reset_shows_with_its_count_and_its_phases_in_order(door: Space):
     grace = {"failureGracePeriodDuration": "0s", "retryPausePeriodDuration": "1s"}
     seen: list[dict[str, Any]] = []
-    following = asyncio.create_task(followed(door, seen))
-    await asyncio.sleep(0.2)
+    begun = asyncio.Event()
+    following = asyncio.create_task(followed(door, seen, begun=begun))
+    await begun.wait()
     await applied(door, appwrapper(door, pod("worker"), **grace))
     await runs(door)
     await door.fail_pod("train")

@@ -100,8 +100,9 @@ async def test_F16_an_applied_jobset_lives_as_a_submitted_one_and_shows_jobsets_
 @ROW("J17", level="e2e")
 async def test_F16_a_restart_is_counted_and_no_end_is_shown_while_its_pods_live(door: Space):
     seen: list[dict[str, Any]] = []
-    following = asyncio.create_task(followed(door, seen, KIND))
-    await asyncio.sleep(0.2)
+    begun = asyncio.Event()
+    following = asyncio.create_task(followed(door, seen, KIND, begun))
+    await begun.wait()
     await applied(door, jobset(door, failurePolicy={"maxRestarts": 1}))
     await shows(door, all_ready, "it runs")
     await door.fail_pod("train")

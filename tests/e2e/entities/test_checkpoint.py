@@ -61,7 +61,7 @@ async def test_L32_a_preempted_gang_saves_is_suspended_and_goes_on_from_there(sp
 
 @ROW("L32", level="e2e")
 async def test_L32_a_gang_of_four_with_one_unresponsive_is_never_resumed_from(space: Space):
-    handle = await space.submit(gang(checkpointTimeout="10s"))
+    handle = await space.submit(gang(checkpointTimeout="30s"))
     await space.reach(handle, "Running", 1)
     await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
     *good, silent = await asked(space)
@@ -93,7 +93,7 @@ async def test_L32_one_unresponsive_is_killed_where_its_profile_says_so(space: S
 
 @ROW("L32", level="e2e")
 async def test_L32_those_that_are_at_it_get_their_extension(space: Space):
-    handle = await space.submit(gang(pods=2, checkpointTimeout="10s", checkpointExtension="60s"))
+    handle = await space.submit(gang(pods=2, checkpointTimeout="30s", checkpointExtension="60s"))
     await space.reach(handle, "Running", 1)
     await handle.signal(names.SIGNAL_PREEMPT, "a larger job")
     pods = await asked(space, pods=2)

@@ -146,7 +146,7 @@ async def test_J17_a_job_that_succeeds_while_others_run_is_told(space: Space):
 @pytest.mark.parametrize("code", [0, 1], ids=["completed", "failed"])
 async def test_J15_the_time_to_live_counts_from_the_end_and_then_all_is_deleted(space: Space, code: int):
     """What came before the end does not count: the set has run for longer than its time to live."""
-    seconds = 5
+    seconds = 30
     job = replicated("workers", job={"backoffLimit": 0})
     job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
     handle = await space.submit(jobset("train", job, ttlSecondsAfterFinished=seconds))
@@ -158,7 +158,7 @@ async def test_J15_the_time_to_live_counts_from_the_end_and_then_all_is_deleted(
     await reach(space, handle, phase)
     assert set(await jobs(space, "train")) == {"train-workers-0"}, "what has ended is kept"
     assert (await space.ended(handle)).phase == phase
-    await until(lambda: space.site.gone(space.namespace), 30, "all is gone")
+    await until(lambda: space.site.gone(space.namespace), 120, "all is gone")
     await space.truth.settle()
     (life,) = space.truth.of(1, "Job")
     verdict = {"Complete", "Failed"}

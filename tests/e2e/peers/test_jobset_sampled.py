@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +27,49 @@ COUNT = int(os.environ.get("HOLDFAST_JOBSETS", "40"))
 FIRST = int(os.environ.get("HOLDFAST_JOBSET_SEED", "1"))
 BATCH = 40
 """How many are lived in one namespace at a time."""
+COUNTED = 60.0
+"""Seconds within which a controller counts its Jobs once more when a JobSet has ended."""
 Json = dict[str, Any]
+Reads = Callable[[], Awaitable[Json]]
+"""Returns what is told of an end by now."""
 RAISED: Json = {"clientConnection": {"qps": 500, "burst": 500}}
 """As it is published it would be a long time about so many at once."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def published(peer: Peer, sight: Sight, one: Case) -> Json:
-    """Live a case under the published controller, and return what is told of its end."""
+async def published(peer: Peer, sight: Sight, one: Case) -> Reads:
+    """Live a case under the published controller, and return what reads its end."""
     await peer.create(one.document)
     await live(sight, one)
     await asyncio.sleep(1)  # It counts its Jobs once more when it has ended.
-    return told((await peer.get(one.name))["status"], labels(sight, one))
+
+    async def end() -> Json:
+        return told((await peer.get(one.name))["status"], labels(sight, one))
+
+    return end
 
 
-async def ours(space: Space, sight: Sight, one: Case) -> Json:
-    """Live a case under Holdfast, and return what is told of its end."""
+async def ours(space: Space, sight: Sight, one: Case) -> Reads:
+    """Live a case under Holdfast, and return what reads its end."""
     workload = reader.read(one.document, cluster=space.site.cluster, namespace=space.namespace)
     handle = await space.submit(workload)
     await live(sight, one)
-    return told(reader.status(workload, await space.site.status(handle)), labels(sight, one))
+
+    async def end() -> Json:
+        return told(reader.status(workload, await space.site.status(handle)), labels(sight, one))
+
+    return end
+
+
+async def read(*ends: Reads) -> list[Json]:
+    """Read both ends until they are the same, or have had the time to be."""
+    deadline = time.monotonic() + COUNTED
+    while True:
+        found = [await end() for end in ends]
+        if found[0] == found[1] or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(1)
 
 
 def told(status: Json, labelled: Json) -> Json:
@@ -106,7 +129,7 @@ async def differences(peer: Peer, theirs: Sight, space: Space, here: Sight, one:
             if not isinstance(end, Differs):
                 raise end
             return [str(one), *different]
-    first, second = (end for end in ends if not isinstance(end, BaseException))
+    first, second = await read(*(end for end in ends if not isinstance(end, BaseException)))
     different += [
         f"{key}\n  published: {first[key]}\n  here: {second[key]}" for key in first if first[key] != second[key]
     ]

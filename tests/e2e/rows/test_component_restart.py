@@ -14,7 +14,7 @@ from tests.e2e.ground.site import job, until
 from tests.e2e.ground.space import Handle, Space, pod
 from tests.e2e.lives.streams import everything, let_pods
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 BUDGETS = [{"name": "restart", "limit": 3}, {"name": "member", "limit": 1, "scope": "Member"}]
 TIMINGS = {"failureGracePeriod": "2s", "admissionGracePeriod": "60s", "warmupGracePeriod": "120s"}
@@ -99,7 +99,7 @@ async def test_U7_only_the_job_that_failed_is_made_again(space: Space):
 @ROW("U7", level="e2e")
 async def test_U7_a_members_own_budget_used_up_fails_the_workload(space: Space):
     handle = await space.submit(
-        document(pod("one"), pod("two"), unit="Member", charge="member", failureGracePeriod="8s")
+        document(pod("one"), pod("two"), unit="Member", charge="member", failureGracePeriod="20s")
     )
     await space.reach(handle, "Running", 1)
     await fail(space, "one")
@@ -112,7 +112,7 @@ async def test_U7_a_members_own_budget_used_up_fails_the_workload(space: Space):
     async def said() -> bool:
         return "its member budget is used up (1 of 1)" in str((await space.explain(handle)).next)
 
-    await until(said, 30, "explain says what is to come")
+    await until(said, 60, "explain says what is to come")
     status = await space.ended(handle)
     assert (status.phase, status.reason, status.restarts) == ("Failed", "RetryLimitExceeded", 2)
     assert status.failure is not None

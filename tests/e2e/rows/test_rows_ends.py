@@ -29,7 +29,7 @@ async def failed_and_held(space: Space, end: str) -> Handle:
     document = appwrapper(end, *components, retryLimit="0", deletionOnFailureGracePeriodDuration=ENDS[end])
     handle = await space.submit(document)
     await space.reach(handle, "Running", 1)
-    await space.site.fail_pod(space.namespace, await _index(space, end))
+    await _fail_one_of(space, end)
     status = await space.reach(handle, "Failed")
     assert (status.reason, status.restarts) == ("RetryLimitExceeded", 0)
 
@@ -71,11 +71,11 @@ async def test_A2_a_pod_that_runs_on_after_success_holds_the_quota_until_it_ends
     assert (await space.ended(handle)).phase is Phase.SUCCEEDED
 
 
-async def _index(space: Space, workload: str) -> int:
-    """Return which of the namespace's running pods is one of this workload's Job."""
-    running = [each for each in await space.pods() if each["status"].get("phase") == "Running"]
-    labels = [each["metadata"].get("labels", {}).get("job-name") for each in running]
-    return labels.index(workload)
+async def _fail_one_of(space: Space, job: str) -> None:
+    """Make one of a Job's running pods fail."""
+    pods = await space.site.objects("v1", "Pod", space.namespace, labels=f"job-name={job}")
+    name = next(one["metadata"]["name"] for one in pods if one["status"].get("phase") == "Running")
+    await space.site.annotate("Pod", name, space.namespace, kwok_exit_code="1", kwok_fail="0s")
 
 
 async def end_hold(space: Space, end: str, handle: Handle) -> Status:
@@ -139,10 +139,10 @@ async def test_A13_the_success_ttl_counts_from_success_whatever_workers_come_and
 @ROW("A13", level="e2e")
 async def test_A13_a_ttl_that_ends_while_no_worker_lives_is_kept_when_one_comes(alone: Space):
     space, site = alone, alone.site
-    handle = await space.submit(appwrapper("train", job(complete="0s"), successTTLDuration="15s"))
+    handle = await space.submit(appwrapper("train", job(complete="0s"), successTTLDuration="40s"))
     await space.reach(handle, "Succeeded")
     site.workers[0].kill()
-    await asyncio.sleep(18)  # The time that nobody is there for.
+    await asyncio.sleep(43)  # The time that nobody is there for.
     await space.truth.settle()
     assert not any(life.died for life in space.truth.of(1)), "nobody was there to remove it"
     await site.start_worker()

@@ -97,7 +97,7 @@ async def test_X8_a_hostile_namespace_hides_no_failure_cancels_nothing_and_is_no
 
 async def _beside_a_hostile_namespace(space: Space, hostile: Space) -> None:
     # Its Job makes a new pod only after some 10 s: until then, one pod lacks.
-    handle = await space.submit(appwrapper("train", job(backoffLimit=5)))
+    handle = await space.submit(appwrapper("train", job(backoffLimit=5), failureGracePeriodDuration="0s"))
     await space.reach(handle, "Running", 1)
     await copy_owners(space, hostile)
     await copy_pods(space, hostile)

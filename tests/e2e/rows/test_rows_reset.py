@@ -61,7 +61,7 @@ async def test_A3_a_failed_pod_resets_once_the_failure_grace_is_over(space: Spac
 @ROW("A3", level="e2e")
 async def test_A3_a_job_that_heals_within_the_grace_is_left_undisturbed(space: Space):
     """A Job of several tries replaces its failed pod after ten seconds of its own."""
-    handle = await space.submit(appwrapper("train", job(backoffLimit=5), failureGracePeriodDuration="40s"))
+    handle = await space.submit(appwrapper("train", job(backoffLimit=5), failureGracePeriodDuration="120s"))
     await space.reach(handle, "Running", 1)
     lost = await space.fail_pod("train")
     await space.unhealthy(handle)
@@ -70,7 +70,7 @@ async def test_A3_a_job_that_heals_within_the_grace_is_left_undisturbed(space: S
         status = await space.site.status(handle)
         return not any(one.type == "Unhealthy" and one.status for one in status.conditions)
 
-    await until(healed, 35, "the Job has replaced its pod")
+    await until(healed, 110, "the Job has replaced its pod")
     assert lost in {each["metadata"]["name"] for each in await space.pods()}, "its failed pod is still there to see"
     await space.complete("train")
     status = await space.ended(handle)
@@ -172,7 +172,7 @@ async def test_A6_a_stale_list_kills_nothing(space: Space):
     async def looked() -> bool:
         return any(act.ended for act in await space.acts(handle, OperationKind.OBSERVE))
 
-    await until(looked, 20, "it has looked for itself")
+    await until(looked, 90, "it has looked for itself")
     await space.complete("train")
     status = await space.ended(handle)
     assert (status.phase, status.restarts, status.executions) == ("Succeeded", 0, 1)

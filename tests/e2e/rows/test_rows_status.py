@@ -22,7 +22,7 @@ ROW = pytest.mark.row
 
 @ROW("A10", level="e2e")
 async def test_A10_resources_and_quota_are_told_truly_through_a_whole_reset(space: Space):
-    document = appwrapper("train", job(labels=STUBBORN), pod("lone", labels=STUBBORN), retryPausePeriodDuration="3s")
+    document = appwrapper("train", job(labels=STUBBORN), pod("lone", labels=STUBBORN), retryPausePeriodDuration="10s")
     handle = await space.submit(document)
     await space.reach(handle, "Running", 1)
     await space.fail_pod("train")
@@ -31,7 +31,7 @@ async def test_A10_resources_and_quota_are_told_truly_through_a_whole_reset(spac
     async def told() -> bool:
         return (await space.anchor("train"))["status"]["phase"] == "Running"
 
-    await until(told, 20, "the anchor says so")
+    await until(told, 90, "the anchor says so")
     await space.truth.settle()
     shown = space.truth.shown("train")
     space.truth.assert_told_truly("train")

@@ -28,7 +28,7 @@ from tests.activities.line import Line
 from tests.activities.versions import alone, compact
 from tests.worker.ground import Ground
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
 class Seen:
@@ -287,13 +287,16 @@ async def test_U1_a_silent_stream_that_a_proxy_cuts_is_no_blindness(
     async with by_line(stack, ground) as (line, path), informing(ground, path) as (informer, seen):
         await until(lambda: informer.settled and informer._begun > 0)
         since = datetime.now(UTC)
-        for index in range(4):
+        await config_map(ground, "c0")
+        await until(lambda: "c0" in seen.names)  # A stream that has brought something is open.
+        for index in range(1, 5):
             await asyncio.sleep(0.8)
             begun = informer._begun
             line.drop()
             await until(lambda begun=begun: informer._begun > begun)
             await config_map(ground, f"c{index}")
-        await until(lambda: seen.names == {f"c{index}" for index in range(4)})
+            await until(lambda index=index: f"c{index}" in seen.names)
+        assert seen.names == {f"c{index}" for index in range(5)}
         assert informer.sight.intervals(since) == ()
         assert informer._failures == 0
         await asyncio.sleep(0.8)

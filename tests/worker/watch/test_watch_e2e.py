@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from tests.activities.bench import eventually
 from tests.quotas import limited
 from tests.worker.ground import Ground, Recorder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def ready(observation: Any) -> bool:
@@ -38,6 +38,12 @@ async def quiet(ground: Ground, handle: WorkflowHandle[Any, Any], seconds: float
 
 async def _quiet(ground: Ground, handle: WorkflowHandle[Any, Any]) -> bool:
     return len(await ground.pods("short")) == 2 and await quiet(ground, handle, 6) == 0
+
+
+async def _remembered(watch: WorkflowHandle[Any, Any], since: datetime) -> bool:
+    """Whether a heartbeat has come since: what was told until then is in it."""
+    pending = (await watch.describe()).raw_description.pending_activities
+    return bool(pending) and all(one.last_heartbeat_time.ToDatetime(UTC) > since for one in pending)
 
 
 async def allow_pods(ground: Ground, count: int) -> None:
@@ -108,20 +114,23 @@ async def test_a_deleted_anchor_and_a_deleted_component_are_told(ground: Ground)
 
 
 async def test_a_restart_with_the_heartbeat_signals_nobody(ground: Ground) -> None:
+    watch = ground.client.get_workflow_handle(names.watch_workflow_id(ground.cluster))
     async with ground.watched():
         handles = [await ground.workload(f"w{index}") for index in range(5)]
         for handle in handles:
             await ground.wait_told(handle, ready)
+        await allow_pods(ground, 9)  # Its Job cannot replace what fails.
         await ground.fail_one("w0")
         await ground.wait_told(handles[0], lambda seen: seen.failures)
         await asyncio.sleep(3)
+        since = datetime.now(UTC)
+        await eventually(lambda: _remembered(watch, since), 60)
     before = [await ground.signals(handle) for handle in handles]
-    watch = ground.client.get_workflow_handle(names.watch_workflow_id(ground.cluster))
     length = (await watch.describe()).raw_description.workflow_execution_info.history_length
     async with ground.watched():
         await asyncio.sleep(4)
         assert [await ground.signals(handle) for handle in handles[1:]] == before[1:]
-        # The failed one's Job may have replaced its pod by now.
+        # The failed one's Job may have said by now that its pod has failed.
         assert await ground.signals(handles[0]) - before[0] <= 1
         description = (await watch.describe()).raw_description
         assert description.workflow_execution_info.history_length == length
