@@ -17,7 +17,7 @@ from holdfast.workflows import start
 from tests.client.conftest import a_workload
 from tests.fakes.several import Cluster, working
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ async def test_the_result_comes_at_the_outcome_and_not_after_the_ttl(
     cluster.complete = True
     async with working(client, cluster):
         run = await holdfast.submit(workload)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             assert (await run.result()).phase is Phase.SUCCEEDED
         assert not (await run.recorded()).closed
         await run.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await run.closed()
 
 
@@ -149,7 +149,7 @@ async def test_explain_shows_what_removal_waits_for(
         run = await holdfast.submit(workload)
         await run.until(lambda status: status.phase is Phase.RUNNING)
         await run.suspend()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while True:
                 told = await run.explain()
                 if any(activity.heartbeat for activity in told.activities):
@@ -193,7 +193,7 @@ async def test_a_workflow_ended_from_outside_is_said_so_although_a_worker_answer
         await run.until(lambda status: status.phase is Phase.RUNNING)
         await run.handle.terminate("for the test")
         for told in (run.status, run.explain, lambda: follow(run)):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(90):
                 with pytest.raises(HoldfastError, match=r"terminated in Temporal.*`holdfast sweep` removes them"):
                     await told()
         assert await run.silence() is None

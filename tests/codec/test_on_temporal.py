@@ -22,7 +22,7 @@ from tests.codec.probe import PLACES, Headers, Works, decides, start, word, work
 from tests.codec.test_codec import write
 from tests.e2e.ground.site import until
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ async def words_after_a_life(address: str, database: Path, keys: Path | None) ->
             await handle.query("refuse")
         # The SDK passes on the message of a failed query alone: encoded, it is lost.
         assert str(failed.value) == ("Encoded failure" if keys is not None else "planted-query-word")
-        await until(lambda: _failed_once(handle), 20, "the activity's failure is told", pause=0.1)
+        await until(lambda: _failed_once(handle), 90, "the activity's failure is told", pause=0.1)
         described = await handle.describe()
         dump = described.raw_description.SerializeToString()
         (pending,) = await activities_of(described)

@@ -31,7 +31,7 @@ from holdfast.workflows.entities.cluster_watch import (
 )
 from tests.worker.ground import register
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 
 @dataclass
@@ -203,11 +203,16 @@ async def test_other_parts_are_taken_up_by_the_running_watch(place: dict[str, st
         async with worker("--watch-shard-sets", "2", **place) as second:
             await second.ready()
             handle = (await connect(place)).get_workflow_handle(names.watch_workflow_id(place["HOLDFAST_CLUSTER"]))
-            for _ in range(300):
+            for _ in range(1200):
                 if await parts(handle) == ((0, 127), (128, 255)):
                     break
                 await asyncio.sleep(0.05)
             memo = await (await handle.describe()).memo()
+            for _ in range(1200):
+                if memo[MEMO_SHARD_SETS] == 2:
+                    break
+                await asyncio.sleep(0.05)
+                memo = await (await handle.describe()).memo()
             assert memo[MEMO_SHARD_SETS] == 2
             assert memo[MEMO_CLUSTER_UID]
 

@@ -46,7 +46,7 @@ async def suspended(env: WorkflowEnvironment) -> AsyncIterator[WorkflowHandle[An
 
 
 @pytest.mark.temporal
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_no_signal_or_update_that_cannot_be_read_stops_a_workload(suspended: WorkflowHandle[Any, Status]):
     harmless = {names.SIGNAL_CANCEL, names.SIGNAL_RESUME, names.SIGNAL_RETRY}
@@ -62,7 +62,7 @@ async def test_no_signal_or_update_that_cannot_be_read_stops_a_workload(suspende
     for name in UPDATES:
         for given in GIVEN[:4]:
             with pytest.raises(WorkflowUpdateFailedError):
-                await asyncio.wait_for(suspended.execute_update(name, args=given), 20)
+                await asyncio.wait_for(suspended.execute_update(name, args=given), 90)
     status = await suspended.query(names.QUERY_STATUS, result_type=Status)
     assert status.phase is Phase.SUSPENDED
     told = [cause.message for cause in status.causes if cause.reason is Reason.SIGNAL_NOT_UNDERSTOOD]

@@ -16,7 +16,7 @@ from holdfast.model.calls.cluster import Checkpointed, CheckpointInput, Removed
 from tests.activities.bench import Bench, eventually, job, pod
 from tests.activities.line import Line
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 ROW = pytest.mark.row
 SLOW = {"holdfast.dev/kwok-delete-delay": "10s"}
 """Of a pod on a fake node: how long it takes to end."""
@@ -106,7 +106,7 @@ async def test_L32_one_that_cannot_save_ends_the_waiting(bench: Bench):
     asking = asyncio.create_task(ask(bench))
     first, _ = await requested(bench)
     await answer(bench, first, "Failed", message="disk full")
-    told = (await asyncio.wait_for(asking, 10)).answers
+    told = (await asyncio.wait_for(asking, 60)).answers
     assert (told.failed, told.left[0]) == (1, f"{first['metadata']['name']} cannot save (disk full)")
 
 
@@ -117,7 +117,7 @@ async def test_L32_one_that_is_lost_ends_the_waiting(bench: Bench):
     asking = asyncio.create_task(ask(bench))
     first, _ = await requested(bench)
     await bench.admin.delete("v1", "Pod", first["metadata"]["name"], bench.namespace, uid=first["metadata"]["uid"])
-    told = (await asyncio.wait_for(asking, 10)).answers
+    told = (await asyncio.wait_for(asking, 60)).answers
     assert told.running == 1
 
 
@@ -200,7 +200,7 @@ async def test_past_its_end_it_does_not_come_back_before_it_has_seen_the_pods_ag
     for one in pods:
         await answer(near, one, "Complete", "s3://saved/7")
     line.mend()
-    came = await asyncio.wait_for(asking, 20)
+    came = await asyncio.wait_for(asking, 60)
     assert came.answers.done == 2, "they had saved while nobody could see it"
     assert came.blind
 

@@ -19,7 +19,7 @@ from tests import shared_stack
 from tests.e2e.ground.restored import Restored, open_restored, together, watched_for
 from tests.e2e.ground.site import job, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SETTLE_SECONDS = 8.0
 RAISED_BY = 1_000_000_000
@@ -134,7 +134,7 @@ async def _shows(scene: Restored, name: str, phase: str, attempt: int) -> None:
         return (told.get("phase"), told.get("attempt")) == (phase, attempt)
 
     try:
-        await until(same, 30, f"the anchor of {name} shows {phase}, attempt {attempt}")
+        await until(same, 90, f"the anchor of {name} shows {phase}, attempt {attempt}")
     except AssertionError as error:
         raise AssertionError(f"{error}; it shows {await scene.told(name)}") from None
 

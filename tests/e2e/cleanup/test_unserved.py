@@ -48,7 +48,7 @@ async def switched(site: Site, *, served: bool) -> None:
             return False
         return served
 
-    await until(done, 30, f"{OLD} is {'served' if served else 'not served'}")
+    await until(done, 90, f"{OLD} is {'served' if served else 'not served'}")
 
 
 async def pod_of(space: Space) -> None:
@@ -78,7 +78,7 @@ async def test_D24_a_version_no_longer_served_neither_resets_nor_proves_anything
         async def exists() -> bool:
             return await site.kube.find(OLD, "Relay", "relay", space.namespace) is not None
 
-        await until(exists, 30, "the relay is made")
+        await until(exists, 90, "the relay is made")
         await pod_of(space)
         await space.reach(handle, "Running", 1)
         try:

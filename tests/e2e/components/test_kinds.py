@@ -53,7 +53,7 @@ async def served(site: Site, definition: dict[str, Any]) -> tuple[str, str]:
             return False
         return True
 
-    await until(known, 20, f"{kind} is served")
+    await until(known, 90, f"{kind} is served")
     return kind
 
 
@@ -189,7 +189,7 @@ async def test_A1_A2_a_custom_resource_with_pod_sets(shared_site: Site):
         async def there() -> bool:
             return await space.site.kube.find(*trainers, "trainer", space.namespace) is not None
 
-        await until(there, 30, "the custom resource is created")
+        await until(there, 90, "the custom resource is created")
         assert made(space) == [("trainers", "trainer")]
         trainer = await space.site.kube.get(*trainers, "trainer", space.namespace)
         owner = {
@@ -235,7 +235,7 @@ async def test_A1_pod_set_infos_reach_the_pods(space: Space):
     async def gated() -> bool:
         return len(await space.pods("train")) == 2
 
-    await until(gated, 30, "its pods are there")
+    await until(gated, 90, "its pods are there")
     for one in await space.pods("train"):
         assert one["metadata"]["labels"]["example.com/flavor"] == "spot"
         assert one["metadata"]["annotations"]["example.com/admitted-by"] == "queue"
@@ -258,7 +258,7 @@ async def next_wave(space: Space, size: int, done: set[str]) -> set[str]:
         found.difference_update(done)
         return len(found) == size
 
-    await until(runs, 30, f"{size} more pods run")
+    await until(runs, 90, f"{size} more pods run")
     return set(found)
 
 

@@ -38,5 +38,5 @@ async def test_an_anchor_deleted_in_the_cluster_cancels_the_workload(site: Site)
     async def no_anchor() -> bool:
         return await site.kube.find(names.API_VERSION, names.ANCHOR_KIND, "train-llm", namespace) is None
 
-    await until(no_anchor, 10, "the anchor is gone")
+    await until(no_anchor, 60, "the anchor is gone")
     assert await site.gone(namespace)

@@ -22,7 +22,7 @@ from tests.e2e.ground.space import Space, open_space, pod, pod_template
 from tests.e2e.ground.terminal import command
 from tests.e2e.lives.lattice import allocation
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 ROW = pytest.mark.row
 RUN_AS = f"{names.GROUP}/runAs"
 ALICE, CAROL = "alice@example.com", "carol@example.com"
@@ -64,7 +64,7 @@ async def permitted(space: Space, user: str, granted: list[tuple[str, str, str]]
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         return (await space.site.kube.mutate("POST", path, body=body))["status"]["allowed"]
 
-    await until(in_force, 10, f"{user} may do that", pause=0.05)
+    await until(in_force, 60, f"{user} may do that", pause=0.05)
 
 
 async def kubectl(space: Space, user: str, *arguments: str, document: Any = None) -> str:

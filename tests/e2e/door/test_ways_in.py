@@ -158,7 +158,7 @@ async def test_the_temporal_cli_alone(site: Site, tmp_path: Path):
         return (await handle.describe()).close_time is not None
 
     await until(ended, 60, "ended")
-    await until(lambda: site.gone(namespace), 10, "all is gone")
+    await until(lambda: site.gone(namespace), 60, "all is gone")
 
 
 async def test_the_typed_client(site: Site):

@@ -35,7 +35,7 @@ from tests.e2e.lives.lattice import NAME, allocation, loses_its_node
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.asyncio(loop_scope="session"),
 ]
 ROW = pytest.mark.row
@@ -96,7 +96,7 @@ class Queues:
 
         await until(check, 60, f"{handle.id} waits: {words}")
 
-    async def status(self, name: str, seconds: float = 30) -> QueueStatus:
+    async def status(self, name: str, seconds: float = 90) -> QueueStatus:
         """Return how a queue stands; a worker that has just begun, or is busy, is asked again."""
         found = list[QueueStatus]()
 
@@ -108,7 +108,7 @@ class Queues:
         await until(answers, seconds, f"queue {name} says how it stands")
         return found[0]
 
-    async def shows(self, name: str, admitted: int, waiting: int, seconds: float = 30) -> QueueStatus:
+    async def shows(self, name: str, admitted: int, waiting: int, seconds: float = 90) -> QueueStatus:
         found = list[QueueStatus]()
 
         async def check() -> bool:

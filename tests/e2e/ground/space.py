@@ -75,7 +75,7 @@ class Space:
             assert cause.type == names.ERROR_WORKLOAD_FAILED
             return Status.model_validate(cause.details[0])
 
-    async def unhealthy(self, handle: Handle, seconds: float = 30) -> None:
+    async def unhealthy(self, handle: Handle, seconds: float = 90) -> None:
         """Wait until a workload knows that it is unhealthy."""
 
         async def check() -> bool:

@@ -210,4 +210,4 @@ async def test_J8_a_story_whose_program_is_mended_completes(space: Space):
         conditions = (await jobs(space, document["metadata"]["name"]))[job]["status"]["conditions"]
         return any(one["type"] == "Complete" for one in conditions)
 
-    await until(complete, 20, "its Job is complete")
+    await until(complete, 90, "its Job is complete")

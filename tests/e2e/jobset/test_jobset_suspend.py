@@ -20,7 +20,7 @@ from tests.e2e.jobset.test_jobset_ends import complete, completed, counted, jobs
 from tests.e2e.peers.jobsets import Json, P, jobset, replicated
 from tests.e2e.witness import law
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 SHARED = pytest.mark.asyncio(loop_scope="session")
 NEVER = {"backoffLimit": 0}
 
@@ -145,7 +145,7 @@ async def test_J14_what_has_ended_stays_and_the_order_of_start_is_kept(space: Sp
     before = await uids(space)
     await suspended(space, handle)
     assert await pods(space) == {"train-workers-0"}, "the pod that has ended is kept"
-    await until(one_done, 30, "the finished worker is counted")
+    await until(one_done, 90, "the finished worker is counted")
     await handle.signal(names.SIGNAL_RESUME)
     await space.reach(handle, "Running", 1)
     assert await uids(space) == before

@@ -125,7 +125,7 @@ class Fence:
         async def seen() -> bool:
             return bool(found())
 
-        await until(seen, 30, f"pod {name} of attempt {attempt} is seen")
+        await until(seen, 90, f"pod {name} of attempt {attempt} is seen")
         (life,) = found()
         return life
 
@@ -194,7 +194,7 @@ class Fence:
         status = await asyncio.wait_for(self.handle.result(), 60)
         assert (status.phase, status.restarts) == ("Cancelled", 0), status.model_dump_json(indent=1)
         assert all(budget.used == 0 for budget in status.budgets), status.budgets
-        await until(lambda: self.site.gone(self.namespace), 30, "nothing of it is left")
+        await until(lambda: self.site.gone(self.namespace), 90, "nothing of it is left")
         for stray in strays:
             assert stray.ended is not None
             del self.witness.lives[stray.uid]

@@ -26,7 +26,7 @@ from tests.e2e.nodes.test_lost_nodes import book, said, stands, word, workload
 from tests.e2e.nodes.test_provisioner import Ground
 from tests.redfish.server import Emulator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 ROW = pytest.mark.row
 OUT = f"{names.TAINT_OUT_OF_SERVICE}:NoExecute"
 
@@ -107,7 +107,7 @@ async def came_back(here: Rack) -> None:
     """Have the node's agent be there again, as after power-on, and see the node free of all that was said on it."""
     here.agents.start()
     await stands(here.site, here.node, NodeState.HEALTHY, 90)
-    await until(here.is_free, 30, "nothing of ours stands on it")
+    await until(here.is_free, 90, "nothing of ours stands on it")
 
 
 @ROW("L15", level="e2e")

@@ -172,7 +172,7 @@ async def test_L4_a_silent_node_is_degraded_then_down_and_its_workload_is_moved_
         requests = len(space.truth.requests())
         agents.kill()
         killed = datetime.now(UTC)
-        silent = [await stands(space.site, name, NodeState.DEGRADED, degraded * 2 + 30) for name in doomed.names]
+        silent = [await stands(space.site, name, NodeState.DEGRADED, degraded * 2 + 90) for name in doomed.names]
         assert (await book(space.site)).book.nodes[doomed.names[0]].told is NodeWord.NONE, "nothing is done yet"
         status = await space.reach(handle, "Running", 2, down * 2 + 90)
         assert (status.restarts, [each.used for each in status.budgets]) == (1, [1])
@@ -244,7 +244,7 @@ async def test_L5_a_node_back_from_down_takes_no_pods_until_its_health_check(sta
         async def taken_off() -> bool:
             return await word(space.site, node) is NodeWord.NONE
 
-        await until(taken_off, 30, "nothing is said of it any more")
+        await until(taken_off, 90, "nothing is said of it any more")
         down, returned, checked = told = await asyncio.to_thread(said, space, node)
         words = [json.loads(one.annotations[names.node_annotation(space.site.cluster)] or "{}") for one in told]
         assert [one.get("state", "") for one in words] == ["Down", "Returning", ""]

@@ -152,7 +152,7 @@ async def test_P1_the_annotation_is_patched_with_the_rights_of_the_pods_own_acco
             return False  # The API server's authorizer does not know the right yet.
         return True
 
-    await until(patched, 20, "the right is known")
+    await until(patched, 90, "the right is known")
     found = json.loads(await kubectl("get", "pod", "train", "-o", "json"))
     assert step_of(found["metadata"]["annotations"][names.ANNOTATION_STEP]) == Step(step=12)
 

@@ -26,7 +26,7 @@ from tests.e2e.ground.space import Space, open_space
 from tests.e2e.ground.terminal import command
 from tests.redfish.server import Emulator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 ROW = pytest.mark.row
 
 
@@ -120,8 +120,8 @@ async def test_L15_killed_the_service_leaves_a_queue_a_quarantine_and_ready_node
             await here.ask(NodeAction.WIPE, wiped, why="released"),
             *[await here.ask(NodeAction.BOOT, one) for one in others],
         ]
-        await until(lambda: here.is_quarantined(wiped), 20, "it is in quarantine")
-        await until(here.away, 20, "the service is away")
+        await until(lambda: here.is_quarantined(wiped), 90, "it is in quarantine")
+        await until(here.away, 90, "the service is away")
         shown = await command(here.site, "node", "list", "--cluster", here.site.cluster)
         assert "does not answer" in shown
         assert wiped in shown
@@ -170,7 +170,7 @@ async def test_L15_a_worker_killed_in_the_middle_leaves_each_machine_told_once(s
         async def told() -> bool:
             return here.redfish.resets() == [off] and len(here.redfish.erasures()) == 2
 
-        await until(told, 30, "both machines were told")
+        await until(told, 90, "both machines were told")
         here.site.workers[-1].kill()
         await here.site.start_worker(kubeconfig=None, **here.settings())
         assert [(await here.ended(number)).result for number in numbers] == [Result.DONE] * 2

@@ -30,7 +30,7 @@ async def test_A1_A2_a_job_is_created_runs_and_succeeds(site: Site):
         await site.annotate("Pod", pod["metadata"]["name"], namespace, kwok_complete="0s")
     result = await asyncio.wait_for(handle.result(), 60)
     assert result.phase == "Succeeded"
-    await until(lambda: site.gone(namespace), 10, "all is gone")
+    await until(lambda: site.gone(namespace), 60, "all is gone")
 
 
 @ROW("A3", level="e2e")

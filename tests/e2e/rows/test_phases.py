@@ -44,7 +44,7 @@ async def suspend(space: Space, held: Held, signal: str) -> None:
     async def told() -> bool:
         return (await space.anchor(held.name))["status"]["phase"] == "Suspended"
 
-    await until(told, 20, "the anchor says so")
+    await until(told, 90, "the anchor says so")
     await space.truth.settle()
     suspended = space.truth.shown(held.name)[-1]
     assert suspended.conditions["QuotaReserved"][0] is False

@@ -84,7 +84,7 @@ async def test_E6_kubectl_words_read_and_end_a_workload(space: Space):
     async def listed() -> bool:
         return "Cancelled" in await command(space.site, "get", "-n", space.namespace)
 
-    await until(listed, 30, "the list, which is a moment behind, says so too")
+    await until(listed, 90, "the list, which is a moment behind, says so too")
 
 
 @pytest.mark.row("E7", level="e2e")

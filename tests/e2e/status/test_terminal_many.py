@@ -57,7 +57,7 @@ async def test_E3_a_folder_is_submitted_selected_by_labels_and_steered_together(
     async def visible() -> bool:
         return len(await listed(site, "-n", namespace, "--phase", "Running")) == 3
 
-    await until(visible, 30, "Temporal lists them")
+    await until(visible, 90, "Temporal lists them")
     assert await listed(site, "-n", namespace) == ["c", "b", "a"], "the youngest first"
     assert await listed(site, "-n", namespace, "--sort", "name") == ["a", "b", "c"]
     assert await listed(site, "-n", namespace, "-l", "team=x", "--sort", "name") == ["a", "b"]
@@ -100,7 +100,7 @@ async def test_E3_cancel_all_shows_what_it_means_and_asks_first(space: Space, tm
     async def visible() -> bool:
         return len(await listed(site, "-n", namespace, "--phase", "Suspended")) == 3
 
-    await until(visible, 30, "Temporal lists them")
+    await until(visible, 90, "Temporal lists them")
     unasked = await run(site, *these)
     assert unasked.code == 2
     assert "there is no terminal to ask at" in unasked.errors
@@ -133,7 +133,7 @@ async def test_E3_all_of_one_team_are_stopped_and_put_back_by_one_command_each(s
         async def visible() -> bool:
             return sorted(await listed(site, "-n", namespace, "--phase", phase)) == sorted(names)
 
-        await until(visible, 30, f"Temporal lists {', '.join(names)} as {phase}")
+        await until(visible, 90, f"Temporal lists {', '.join(names)} as {phase}")
 
     await listed_in("Running", "a", "b", "c")
     stopped = await at_terminal(site, "suspend", *team, "--wait", answer="y")
@@ -220,7 +220,7 @@ async def test_E3_a_watched_list_tells_each_change(space: Space):
     async def visible() -> bool:
         return await listed(site, "-n", namespace, "--phase", "Running") == ["watched"]
 
-    await until(visible, 30, "Temporal lists it")
+    await until(visible, 90, "Temporal lists it")
     process = await asyncio.create_subprocess_exec(
         *executable(), "list", "-n", namespace, "-w", env=shell(site), stdout=asyncio.subprocess.PIPE
     )

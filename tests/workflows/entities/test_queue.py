@@ -123,7 +123,7 @@ class Scene:
             found[:] = [await self.run.status()]
             return (found[0].admitted, found[0].waiting) == (admitted, waiting)
 
-        await until(check, 30, f"{admitted} let in, {waiting} wait: {found}")
+        await until(check, 90, f"{admitted} let in, {waiting} wait: {found}")
         return found[0]
 
     async def begin(self, name: str) -> WorkflowHandle[Any, Status]:
@@ -147,7 +147,7 @@ async def told(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[QueueOr
         found[:] = await handle.query("orders", result_type=list[QueueOrder])
         return len(found) >= count
 
-    await until(check, 30, f"{handle.id} was told {count} times: {found}")
+    await until(check, 90, f"{handle.id} was told {count} times: {found}")
     return found
 
 

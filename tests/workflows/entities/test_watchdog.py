@@ -48,7 +48,7 @@ from tests.workflows.conftest import SCALED
 from tests.workflows.gathered import CLUSTER as GATHERED
 from tests.workflows.gathered import NAMESPACE, Gathering, ToldWorkload
 
-pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.temporal, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 UNREADABLE: dict[str, Any] = {"book": 5, "queue": 5, "items": 5, "broker": 5, "memory": 5}
 """A memory that no worker can read."""
 
@@ -110,7 +110,7 @@ class Scene:
             found[:] = [await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status))]
             return found[0].phase == phase
 
-        await until(check, 20, lambda: f"{handle.id} is {phase}: {found}")
+        await until(check, 90, lambda: f"{handle.id} is {phase}: {found}")
         return found[0]
 
     async def running(self, handle: WorkflowHandle[Any, Any]) -> None:
@@ -120,7 +120,7 @@ class Scene:
             await self.scripted.sees(handle, 1, running=2)
             return (await asked(lambda: handle.query(names.QUERY_STATUS, result_type=Status))).phase == "Running"
 
-        await until(check, 20, f"{handle.id} runs", pause=0.2)
+        await until(check, 90, f"{handle.id} runs", pause=0.2)
 
     async def poison(self, workflow: str, workflow_id: str, *arguments: Any, queue: str = "") -> str:
         """Put a run with an unreadable memory in an entity's place, and return its run id."""
@@ -245,7 +245,7 @@ async def test_D2_a_queue_that_was_terminated_is_begun_anew_by_several_watchdogs
         await asyncio.gather(*(scene.watchdog().look() for _ in range(3)))
         return (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
 
-    await until(begun, 20, "it is begun anew")
+    await until(begun, 90, "it is begun anew")
     assert (await handle.describe()).run_id != gone
     await goes_on(scene, run, first, second)
 
@@ -260,7 +260,7 @@ async def test_D2_a_queue_that_a_person_terminated_and_that_nobody_needs_stays_a
     async def seen() -> bool:
         return (await scene.client.count_workflows(listed)).count == 1
 
-    await until(seen, 20, "the list knows")
+    await until(seen, 90, "the list knows")
     await scene.watchdog().look()
     assert (await handle.describe()).status is WorkflowExecutionStatus.TERMINATED
     assert scene.measured(names.QUEUE_WORKFLOW) == 1
@@ -343,7 +343,7 @@ async def a_graph(scene: Scene) -> tuple[GraphRun, WorkflowHandle[Any, Any], Wor
     async def blocked() -> bool:
         return (await run.status()).items["b"].phase is ItemPhase.BLOCKED
 
-    await until(blocked, 20, "the second waits")
+    await until(blocked, 90, "the second waits")
     return run, first, second
 
 
@@ -431,13 +431,13 @@ async def test_D2_a_poisoned_rendezvous_is_met_in_again_and_one_that_is_over_is_
     async def closed() -> bool:
         return (await gang.status()).closed is not None
 
-    await until(closed, 20, "its attempt has ended")
+    await until(closed, 90, "its attempt has ended")
     await gang.handle.terminate(reason="by mistake")
     listed = f"WorkflowId = '{gang.handle.id}' AND ExecutionStatus = 'Running'"
 
     async def seen() -> bool:
         return (await scene.client.count_workflows(listed)).count == 0
 
-    await until(seen, 20, "the list knows")
+    await until(seen, 90, "the list knows")
     await scene.watchdog(GATHERED).look()
     assert (await gang.handle.describe()).status is WorkflowExecutionStatus.TERMINATED
