@@ -77,6 +77,8 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
         return _deleted(resource, run, remains=remains)
     if resource.shown is not None and resource.shown.ended and not resource.held:
         return _LEAVE
+    if own and run.running:  # It is no copy, whatever its annotation says.
+        return _decided_for(resource)
     if resource.life and resource.life != resource.uid:
         return Verdict(
             Act.HOLD,
@@ -87,8 +89,6 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
         if resource.shown is None:
             return Verdict(Act.BEGIN)
         return Verdict(Act.HOLD, f"Temporal does not know its workflow any more. {_AGAIN}")
-    if own and run.running:
-        return _LEAVE if resource.marked else Verdict(Act.MARK)
     if own:
         return Verdict(Act.HOLD, f"its workflow is {run.word}. {_AGAIN}")
     if run.running:
@@ -126,11 +126,16 @@ def unchecked(created: datetime | None, bound: datetime | None, binding: str) ->
 _AGAIN = "Nobody decides for it: delete it, and apply it again; `holdfast sweep` removes what is left of it"
 
 
+def _decided_for(resource: Resource) -> Verdict:
+    """Return the verdict on a resource whose workflow runs."""
+    return _LEAVE if resource.marked else Verdict(Act.MARK)
+
+
 def _deleted(resource: Resource, run: Run | None, *, remains: bool) -> Verdict:
     if not resource.held:
         return _LEAVE
     if run is not None and run.uid == resource.uid and run.running:
-        return _LEAVE
+        return _decided_for(resource)
     if remains:
         why = "it is being deleted, and no workflow removes what is left of it: `holdfast sweep` does"
         return Verdict(Act.HOLD, why, Reason.DELETION_BLOCKED)

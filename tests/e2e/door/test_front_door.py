@@ -405,6 +405,31 @@ async def test_F7_marks_that_were_taken_off_come_back_and_it_is_obeyed_on(door: 
 
 
 @ROW("F3", level="e2e")
+@ROW("F7", level="e2e")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_F7_marks_that_an_export_of_an_earlier_life_overwrites_come_back_and_it_is_obeyed_on(door: Space):
+    handle = await applied(door, appwrapper(door, job()))
+    uid = (await runs(door))["metadata"]["uid"]
+    earlier = {"labels": {names.LABEL_WORKLOAD_UID: "earlier"}, "annotations": {names.ANNOTATION_LIFE: "earlier"}}
+    await door.patch(*KIND, "train", {"metadata": earlier})
+
+    async def is_marked() -> bool:
+        found = await read(door)
+        return found is not None and found["metadata"]["labels"][names.LABEL_WORKLOAD_UID] == uid
+
+    await until(is_marked, 30, "it is marked again")
+    assert "it is a copy" not in said((await read(door)) or {})
+    await door.patch(*KIND, "train", {"spec": {"suspend": True}})
+    await shows(door, in_phase("Suspended"), "it is still obeyed")
+    await door.patch(*KIND, "train", {"spec": {"suspend": False}})
+    await runs(door)
+    await door.patch(*KIND, "train", {"metadata": earlier})
+    await door.delete(*KIND, "train")
+    await gone(door)
+    assert (await door.ended(handle)).phase is Phase.CANCELLED
+
+
+@ROW("F3", level="e2e")
 async def test_F3_what_a_stripped_finalizer_leaves_is_found(workerless: Site):
     async with open_space(workerless, KIND) as space:
         worker = await workerless.start_worker()

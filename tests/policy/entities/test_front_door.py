@@ -21,6 +21,8 @@ NEW, CLAIMED = Resource("u"), Resource("u", life="u", held=True)
 RUNNING = Resource("u", life="u", held=True, shown=Phase.RUNNING)
 FAILED = Resource("u", life="u", shown=Phase.FAILED)
 HELD = replace(FAILED, held=True)
+UNMARKED = replace(RUNNING, held=False, marked=False)
+OVERWRITTEN = replace(RUNNING, life="w", marked=False)
 COPY = Resource("u", life="w", held=True)
 
 
@@ -46,7 +48,10 @@ TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
     ("alive, and Temporal forgot it", RUNNING, None, Act.HOLD, "Temporal does not know its workflow any more"),
     ("alive, and its workflow id taken", RUNNING, ANOTHER, Act.HOLD, "taken by the workload with uid v"),
     ("alive, and its workflow id was taken", RUNNING, ANOTHERS_END, Act.HOLD, "was taken by the workload with uid v"),
-    ("alive, and its marks taken off", replace(RUNNING, held=False, marked=False), OWN, Act.MARK, ""),
+    ("alive, and its marks taken off", UNMARKED, OWN, Act.MARK, ""),
+    ("alive, and its marks overwritten by those of an earlier one", OVERWRITTEN, OWN, Act.MARK, ""),
+    ("begun, and its marks overwritten before it said anything", replace(OVERWRITTEN, shown=None), OWN, Act.MARK, ""),
+    ("overwritten, and its workflow ended by hand", OVERWRITTEN, TERMINATED, Act.HOLD, "remove the annotation"),
     ("over", FAILED, TERMINATED, Act.LEAVE, ""),
     ("over, and its workflow ended by hand before it let go", HELD, TERMINATED, Act.HOLD, "is Terminated"),
     ("over, and its workflow keeps what is left for a while", HELD, OWN, Act.LEAVE, ""),
@@ -56,6 +61,8 @@ TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
     ("deleted before it was marked", deleted(NEW), None, Act.LEAVE, ""),
     ("deleted before its life began", deleted(CLAIMED), None, Act.RELEASE, ""),
     ("deleted while it lives", deleted(RUNNING), OWN, Act.LEAVE, ""),
+    ("deleted while it lives, its marks overwritten", deleted(OVERWRITTEN), OWN, Act.MARK, ""),
+    ("deleted while it lives, its marks and finalizer taken off", deleted(UNMARKED), OWN, Act.LEAVE, ""),
     ("deleted while it waits for another of its name", deleted(CLAIMED), ANOTHER, Act.RELEASE, ""),
     ("deleted, its workflow ended and let nothing go", deleted(RUNNING), COMPLETED, Act.RELEASE, ""),
     ("deleted after its end", deleted(FAILED), None, Act.LEAVE, ""),
