@@ -28,7 +28,7 @@ from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, 
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import event_on, events_of
 from holdfast.activities.site.anchor import asks_here, is_held, is_marked, marking
-from holdfast.errors import DocumentWarning, HoldfastError, Undecodable
+from holdfast.errors import DocumentWarning, HoldfastError
 from holdfast.formats.condition import Life, life_in
 from holdfast.model import Phase, Reason, Report
 from holdfast.model.life.report import Event
@@ -477,6 +477,8 @@ class FrontDoor:
             except (RPCError, KubeError, TimeoutError) as error:
                 why = getattr(error, "message", "") or str(error) or type(error).__name__
                 Log.warning("resources were not compared with workflows: later", why=why)
+            except Exception:  # An error with one workflow must not end the watch.
+                Log.exception("resources were not compared with workflows: later")
 
     @property
     def _settled(self) -> frozenset[str]:
@@ -498,8 +500,8 @@ class FrontDoor:
             living.pop(one.id, None)
             try:
                 memo: Mapping[str, Any] = await one.memo()
-            except Undecodable as error:  # Whose it is, is not known: the others are compared.
-                Log.warning("a memo cannot be read", workflow_id=one.id, why=str(error))
+            except Exception as error:  # A codec or a converter may raise anything. The others are compared.
+                Log.warning("a memo cannot be read", workflow_id=one.id, why=repr(error)[:200])
                 continue
             uid, kind = str(memo.get(names.MEMO_UID) or ""), str(memo.get(names.MEMO_KIND) or "")
             if memo.get(names.MEMO_APPLIED) and kind in kinds and uid not in self._seen:
@@ -509,7 +511,10 @@ class FrontDoor:
 
     async def _end(self, run: WorkflowExecution, uid: str, kind: str) -> None:
         """Cancel a workload whose resource, of this kind, is gone because its finalizer was removed."""
-        _, namespace, name = names.parse_workflow_id(run.id)
+        try:
+            _, namespace, name = names.parse_workflow_id(run.id)
+        except ValueError:
+            return  # Somebody has begun it by hand, under an id that is no workload's.
         (key,) = (one for one in formats.RESOURCES if one[1] == kind)
         try:
             found = await self._kube.get(*key, name, namespace)

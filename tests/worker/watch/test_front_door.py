@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.client import WorkflowExecution
+from temporalio.converter import DataConverter
 
 from holdfast import names
-from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError
+from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError, NotFound
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase, Reason
 from holdfast.policy.entities.front_door import Act, Verdict
 from holdfast.worker.runtime.metrics import Metrics
+from holdfast.worker.watch import front_door
 from holdfast.worker.watch.front_door import FrontDoor, Place, Seen, in_turn, resource_reader
 from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.seen import resource_seen
@@ -181,13 +189,25 @@ class _Kube:
 
 
 class _Temporal:
-    """Starts each workflow, and says how many there are."""
+    """Lists workflows, and notes which were started and which were signalled."""
 
-    def __init__(self) -> None:
+    def __init__(self, *running: WorkflowExecution) -> None:
         self.started: list[str] = []
+        self.told: list[str] = []
+        self._running = running
 
     async def start_workflow(self, *_: Any, **options: Any) -> None:
         self.started.append(options["id"])
+
+    async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[WorkflowExecution]:
+        for one in self._running:
+            yield one
+
+    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Any:
+        async def signal(*_: Any, **__: Any) -> None:
+            self.told.append(workflow_id)
+
+        return SimpleNamespace(signal=signal)
 
 
 class _Checked:
@@ -289,3 +309,54 @@ async def test_F3_what_waits_for_an_old_life_and_then_begins_says_so_in_its_stat
     await _door(kube, _Temporal())._say(_seen(kube), Verdict(Act.HOLD, "it is taken", Reason.BLOCKED))
     assert "it is taken" in str(kube.resource["status"])
     assert kube.written == ["AppWrapper"]
+
+
+def _running(workflow_id: str, **memo: Payload) -> WorkflowExecution:
+    """Return a running workflow of an applied AppWrapper, with entries of somebody else in its memo."""
+    entries = {names.MEMO_UID: "gone", names.MEMO_KIND: KIND[1], names.MEMO_APPLIED: True}
+    info = WorkflowExecutionInfo()
+    info.execution.workflow_id, info.execution.run_id = workflow_id, "r"
+    for key, value in entries.items():
+        info.memo.fields[key].CopyFrom(DataConverter.default.payload_converter.to_payload(value))
+    for key, payload in memo.items():
+        info.memo.fields[key].CopyFrom(payload)
+    return WorkflowExecution._from_raw_info(info, "default", DataConverter.default)
+
+
+class _Nothing:
+    async def get(self, *_: str) -> dict[str, Any]:
+        raise NotFound(404, "NotFound", "")
+
+
+ORPHAN = "workload/c/ns/orphan"
+UNREADABLE = {
+    "a protobuf message of an unknown type": {"encoding": b"json/protobuf", "messageType": b"acme.Owner"},
+    "an encoding of its own": {"encoding": b"application/acme"},
+    "no JSON": {"encoding": b"json/plain"},
+}
+
+
+@ROW("D2", level="pure")
+@ROW("F7", level="pure")
+@pytest.mark.parametrize("metadata", UNREADABLE.values(), ids=UNREADABLE)
+async def test_F7_a_memo_that_cannot_be_read_and_an_id_of_ones_own_hold_up_no_comparison(metadata: dict[str, bytes]):
+    unreadable = _running("workload/c/ns/theirs", owner=Payload(metadata=metadata, data=b"{"))
+    temporal = _Temporal(unreadable, _running("by-hand"), _running(ORPHAN))
+    door = _door(cast("Any", _Nothing()), temporal)
+    await door._audit(frozenset({KIND[1]}))
+    assert temporal.told == [ORPHAN]
+
+
+@ROW("D2", level="pure")
+async def test_D2_a_comparison_that_fails_is_made_again_and_ends_no_watch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(front_door, "LISTEN", 0.001)
+    monkeypatch.setattr(front_door, "AUDIT", 0.0)
+    door, fails = _door(_Kube(resource()), _Temporal()), iter([RuntimeError, asyncio.CancelledError])
+
+    async def audit(_: frozenset[str]) -> None:
+        raise next(fails)
+
+    monkeypatch.setattr(FrontDoor, "_settled", frozenset({KIND[1]}))
+    monkeypatch.setattr(door, "_audit", audit)
+    with pytest.raises(asyncio.CancelledError):
+        await door._compare()
