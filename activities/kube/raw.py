@@ -14,6 +14,9 @@ _EMPTY: Mapping[str, Any] = {}
 _DIGITS_MAXIMUM: Final = 18
 """As many digits fit into 64 bits, and int() accepts them: it raises above some thousand."""
 
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""Later times count as absent: a duration added to one may lie outside the calendar."""
+
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return the value if it is a JSON object, else an empty one."""
@@ -42,7 +45,8 @@ def _time(text: str) -> datetime | None:
     """Parse a timestamp; as it has whole seconds, many objects share the same one, which is kept once."""
     try:
         when = datetime.fromisoformat(text)
-        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+        when = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+        return when if when <= _LATEST else None
     except (ValueError, OverflowError):  # In UTC it may lie outside the calendar.
         return None
 

@@ -6,7 +6,9 @@ import base64
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
+
+import structlog
 
 from holdfast.activities.facts.objects import ObjectFacts
 from holdfast.activities.facts.workload_key import WorkloadKey
@@ -29,6 +31,7 @@ UNADMITTED: Final = 5.0
 DOUBT_AGAIN: Final = 5.0
 ACKNOWLEDGED_MAXIMUM: Final = 50_000
 """How many workloads' digests a heartbeat carries: under 1 MiB."""
+Log: Any = structlog.stdlib.get_logger("holdfast.watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,9 +369,13 @@ class Attention:
             if not self._settled(live) or (subject is not None and live.facts.uid in subject.closed):
                 return None
             version = self._version(live.namespace, live.kinds)
-            observation = self._cache.observe(
-                live, at, self._unseen(), self._blind_for(workload, live), version, self._unserved()
-            )
+            try:
+                observation = self._cache.observe(
+                    live, at, self._unseen(), self._blind_for(workload, live), version, self._unserved()
+                )
+            except Exception:  # An error with one workload must not leave the others unwatched.
+                Log.exception("a workload cannot be observed: it looks for itself", workflow_id=live.workflow_id)
+                observation = _unknown(live, at, version)
             facts = facts_of(observation, self._cache.made_since(live), live.facts.resumed)
             return facts, live.facts.uid, observation
         if self._cache.unconfirmed(workload) is not None:
@@ -499,6 +506,18 @@ class Attention:
             # The custom resource's request does not belong to that attempt alone.
             asked = subject.told.asked if subject.told is not None else ""
             subject.told, subject.keys = Facts(asked=asked) if asked else None, ()
+
+
+def _unknown(live: AttemptSeen, at: datetime, version: int) -> Observation:
+    """Return what has a workflow look for itself: it confirms that its attempt is gone before it acts on that."""
+    return Observation(
+        workload_uid=live.workload_uid,
+        attempt=live.number,
+        owner_uid="",
+        at=at,
+        revision=version,
+        owner_found=False,
+    )
 
 
 def _orphaned(anchor: AnchorSeen, newest: AttemptSeen | None) -> bool:

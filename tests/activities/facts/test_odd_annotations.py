@@ -59,8 +59,17 @@ def test_D11_an_annotation_of_a_node_that_is_not_understood_is_as_absent(value: 
 
 @ROW("D11", level="pure")
 @ROW("D2", level="pure")
-@pytest.mark.parametrize("when", ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "never"])
-def test_D11_a_time_outside_the_calendar_is_as_absent(when: str):
+@pytest.mark.parametrize(
+    "when",
+    [
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+        "9999-12-31T23:59:59Z",
+        "9000-01-01T00:00:01Z",
+        "never",
+    ],
+)
+def test_D11_a_time_outside_the_calendar_or_at_its_end_is_as_absent(when: str):
     said = f'{{"state": "%s", "why": "silent", "heard": "{when}", "since": "{when}"}}'
     node = annotated_with(**{names.node_annotation("i"): said % "Down"})
     assert time_of(when) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -143,6 +144,16 @@ def test_A15_a_pod_of_a_later_wave_of_a_job_fails_like_one_of_the_first(
     seen = look(*pods, plan=(planned(status=JOB),), objects={"work": job})
     assert seen.components["work"].pods.failed == counted
     assert [(one.subject, one.exit_code) for one in seen.failures] == [(f"f{len(failures) - 1}", 3)] * counted
+
+
+@pytest.mark.row("D22", level="pure")
+def test_D22_a_failure_that_is_dated_to_the_end_of_the_calendar_has_another_time():
+    raw = failed("f", conditions=[condition("Ready", "False", second=7)])
+    raw["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = "9999-12-31T23:59:59Z"
+    job = {**component(), "spec": {"parallelism": 1, "completions": 3, "backoffLimit": 6}}
+    seen = look(raw, plan=(planned(status=JOB),), objects={"work": job})
+    assert [one.time for one in seen.failures] == [time(7)]
+    assert seen.components["work"].backs_off_until == time(7) + timedelta(seconds=10)
 
 
 @pytest.mark.row("A18", level="pure")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast.activities.facts.pods import PREPARATION
-from holdfast.model import FailureClass, Interval
+from holdfast.model import FailureClass, Interval, Observation
 from holdfast.worker.watch.attention import ACKNOWLEDGED_MAXIMUM, RECORD_BYTES
+from holdfast.worker.watch.seen import AttemptSeen
 from tests.fakes.watched import EPOCH, JOB, World
 
 
@@ -764,3 +766,29 @@ def test_D34_why_pods_are_not_created_is_told_once_and_forgotten_when_they_are(w
     assert not world.attention.unadmitted(world.now)
     world.pod("p1", gone=True)
     assert all(not send.observation.waiting for send in world.pass_time(60)), "what was said before is not said again"
+
+
+@pytest.mark.row("D2", level="pure")
+def test_D2_a_workload_that_cannot_be_observed_looks_for_itself_and_the_others_are_watched(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe, broken = world.cache.observe, {"w"}
+
+    def breaks(live: AttemptSeen, *rest: Any) -> Observation:
+        if live.workload_uid in broken:
+            raise OverflowError
+        return observe(live, *rest)
+
+    monkeypatch.setattr(world.cache, "observe", breaks)
+    world.running("w")
+    world.running("v")
+    told = {one.workload.uid: one.observation for one in world.pass_time(60)}
+    assert len(world.sent) == 2, "each once"
+    assert (told["w"].attempt, told["w"].owner_found) == (1, False)
+    assert told["v"].owner_found
+    world.pod("p0", "Failed", workload="w")
+    assert world.pass_time(60) == [], "it looks already"
+    broken.clear()
+    world.pod("p1", "Failed", workload="w")
+    (seen,) = world.pass_time(60)
+    assert [one.subject for one in seen.observation.failures] == ["p0", "p1"]
