@@ -27,6 +27,7 @@ import stat
 import threading
 import time
 import urllib.request
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,6 +54,8 @@ _TOLD_MAXIMUM: Final = 4096
 """Bytes of the file that are served."""
 _COUNT_MAXIMUM: Final = 10**15
 _PHASE_MAXIMUM: Final = 63
+_PHASES_MAXIMUM: Final = 16
+"""Phases inside each other that are remembered; those without a block end with the next step alone."""
 _BOUND_MAXIMUM: Final = 30 * 86_400.0
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 _OF_A_PHASE: Final = frozenset({"phase", "bound"})
@@ -73,13 +76,15 @@ class Teller:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._word: dict[str, Any] = {}
+        self._phases: deque[Phase] = deque(maxlen=_PHASES_MAXIMUM)
+        """Those that have begun since the last step and not ended; the last one is told."""
         self._failed: set[str] = set()
         self._changed = threading.Event()
         self._patcher: threading.Thread | None = None
         self._offers_stacks_of = 0
 
     def step(self, n: int, total: int | None = None, saved: int | None = None, **values: float) -> None:
-        """Tell that step `n` is done; it ends a phase. What cannot be told is left out, and logged once.
+        """Tell that step `n` is done; it ends all phases. What cannot be told is left out, and logged once.
 
         Args:
             n: the number of the step, which grows.
@@ -97,25 +102,33 @@ class Teller:
                 self._try(name, lambda name=name, count=count: word.update({name: _count(count)}))
         for name, value in values.items():
             self._try(f"value {name}", lambda name=name, value=value: word.update(_value(name, value)))
+        self._phases.clear()
         self._tell(word)
 
-    def enter(self, name: str, bound: float | None = None) -> None:
+    def enter(self, name: str, bound: float | None = None) -> Phase:
         """Tell that the program does something else than stepping, for at most `bound` seconds."""
+        phase = Phase(self)
         with self._lock:
-            self._try("phase", lambda: self._enter(name, bound))
+            self._try("phase", lambda: self._enter(phase, name, bound))
+        return phase
 
-    def _enter(self, name: str, bound: float | None) -> None:
-        word = {key: value for key, value in self._word.items() if key not in _OF_A_PHASE}
-        word["phase"] = "-".join(_PRINTABLE.findall(str(name)))[:_PHASE_MAXIMUM] or "phase"
+    def _enter(self, phase: Phase, name: str, bound: float | None) -> None:
+        phase.told["phase"] = "-".join(_PRINTABLE.findall(str(name)))[:_PHASE_MAXIMUM] or "phase"
         if bound is not None:
-            self._try("bound", lambda: word.update(bound=_bound(bound)))
-        self._tell(word)
+            self._try("bound", lambda: phase.told.update(bound=_bound(bound)))
+        self._phases.append(phase)
+        self._tell_phase()
 
-    def leave(self) -> None:
-        """Tell that the phase is over."""
+    def leave(self, phase: Phase) -> None:
+        """Tell that a phase is over: the one around it stands again."""
         with self._lock:
-            word = {key: value for key, value in self._word.items() if key not in _OF_A_PHASE}
-            self._try("phase", lambda: self._tell(word))
+            if phase in self._phases:
+                self._phases.remove(phase)
+                self._try("phase", self._tell_phase)
+
+    def _tell_phase(self) -> None:
+        word = {key: value for key, value in self._word.items() if key not in _OF_A_PHASE}
+        self._tell(word | (self._phases[-1].told if self._phases else {}))
 
     def _tell(self, word: dict[str, Any]) -> None:
         if (size := len(json.dumps(word))) > _TOLD_MAXIMUM:
@@ -319,22 +332,24 @@ def _leave_step(n: int) -> None:
         os.close(number)
 
 
-_TELLER = Teller()
-step = _TELLER.step
-
-
 class Phase:
     """A phase that has begun; it ends with its `with` block, or with the next step."""
 
     def __init__(self, teller: Teller) -> None:
         self._teller = teller
+        self.told: dict[str, Any] = {}
+        """Its name and bound."""
 
     def __enter__(self) -> None:
         """Begin the block."""
 
     def __exit__(self, *_: object) -> None:
         """End the phase."""
-        self._teller.leave()
+        self._teller.leave(self)
+
+
+_TELLER = Teller()
+step = _TELLER.step
 
 
 def phase(name: str, bound: float | None = None) -> Phase:
@@ -344,8 +359,7 @@ def phase(name: str, bound: float | None = None) -> Phase:
         name: one word of at most 63 characters; blanks become hyphens.
         bound: how long it may last, in seconds, at most 30 days; None: as long as the workload's `phaseBound`.
     """
-    _TELLER.enter(name, bound)
-    return Phase(_TELLER)
+    return _TELLER.enter(name, bound)
 
 
 class _Handler(BaseHTTPRequestHandler):

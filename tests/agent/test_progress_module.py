@@ -86,6 +86,56 @@ def test_P1_a_phase_ends_with_its_block_or_with_the_next_step(told: Path):
     assert "phase" not in read(told)
 
 
+def standing(told: Path) -> tuple[str | None, float | None]:
+    return read(told).get("phase"), read(told).get("bound")
+
+
+@ROW("P1", level="pure")
+def test_P1_when_a_phase_ends_the_one_around_it_stands_again(told: Path):
+    progress.step(100, total=1000)
+    with progress.phase("evaluating", bound=7200):
+        with progress.phase("saving", bound=600):
+            assert standing(told) == ("saving", 600)
+        assert standing(told) == ("evaluating", 7200)
+    assert read(told) == {"step": 100, "total": 1000}
+    progress.phase("compiling")
+    with progress.phase("saving", bound=600):
+        pass
+    assert standing(told) == ("compiling", None)
+    with progress.phase("staging"):
+        progress.phase("waiting", bound=30)
+    assert standing(told) == ("waiting", 30), "what has no block lasts until the next step"
+    progress.step(101)
+    assert standing(told) == (None, None)
+
+
+@ROW("P1", level="pure")
+def test_P1_a_step_ends_all_phases_and_a_phase_that_has_ended_comes_back_no_more(told: Path):
+    with progress.phase("evaluating"):
+        with progress.phase("saving"):
+            progress.step(7)
+            assert standing(told) == (None, None)
+        assert standing(told) == (None, None)
+        progress.phase("staging")
+    assert standing(told) == ("staging", None)
+    progress.step(8)
+    first, second = progress.phase("evaluating"), progress.phase("saving")
+    first.__exit__()
+    assert standing(told) == ("saving", None), "of two threads, one has ended its phase"
+    second.__exit__()
+    second.__exit__()
+    assert standing(told) == (None, None)
+
+
+@ROW("P1", level="pure")
+def test_P1_phases_that_are_told_without_end_take_no_more_memory(told: Path):
+    teller = progress.Teller()
+    for number in range(1000):
+        teller.enter(f"batch {number}")
+    assert standing(told) == ("batch-999", None)
+    assert len(teller._phases) <= 16
+
+
 @ROW("P1", level="pure")
 def test_P1_the_file_is_never_seen_half_written(told: Path):
     teller, seen, done = progress.Teller(), set[int](), threading.Event()
