@@ -6,6 +6,7 @@ A member is a pod, identified by its name. The Job replaces each lost pod, as of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from holdfast import names
@@ -52,13 +53,8 @@ def add_gang(sent: dict[str, Any], component: str, pods: int, url: str, *, with_
     Raises:
         GangProblem: if the template already has something in the place of what is added.
     """
-    spec: dict[str, Any] = sent["spec"]
-    spec.update(size(pods), completionMode="Indexed")
-    if spec.get("backoffLimitPerIndex") is None:
-        # The rendezvous decides which failures are too many: the Job replaces pods as often as it takes.
-        spec.setdefault("backoffLimit", _EVERY_FAILURE)
-    pod: dict[str, Any] = spec["template"]["spec"]
-    pod.setdefault("restartPolicy", "Never")
+    sent["spec"] = shaped(sent["spec"], pods)
+    pod: dict[str, Any] = sent["spec"]["template"]["spec"]
     if pod.get("terminationGracePeriodSeconds") is None:
         pod["terminationGracePeriodSeconds"] = TERMINATION_GRACE
     _add_token(pod, with_ca)
@@ -82,6 +78,15 @@ def add_ca(sent: dict[str, Any], ca: str) -> None:
     """
     metadata: dict[str, Any] = sent["spec"]["template"]["metadata"]
     metadata["annotations"] = {**(metadata.get("annotations") or {}), names.ANNOTATION_RENDEZVOUS_CA: ca}
+
+
+def shaped(spec: Mapping[str, Any], pods: int) -> dict[str, Any]:
+    """Return a Job's spec with the fields of a gang's Job that its controller and the kubelets use."""
+    # The rendezvous decides which failures are too many: the Job replaces pods as often as it takes.
+    limit = {"backoffLimit": _EVERY_FAILURE} if spec.get("backoffLimitPerIndex") is None else {}
+    template = mapping(spec.get("template"))
+    pod = {"restartPolicy": "Never", **mapping(template.get("spec"))}
+    return {**limit, **spec, **size(pods), "completionMode": "Indexed", "template": {**template, "spec": pod}}
 
 
 def size(pods: int) -> dict[str, int]:

@@ -33,6 +33,8 @@ def left_out(spec: Workload) -> tuple[str, ...]:
     found: list[str] = []
     if spec.gang is not None:
         found.append("the gang: no rendezvous, rounds, restarts of members or resizing; its pods are those of any Job")
+    if spec.progress is not None:
+        found.append("progress: pods tell no steps, and none stalls")
     for component in spec.components:
         found += [f"{component.title}: {said}" for said in _of(component)]
     return tuple(found)

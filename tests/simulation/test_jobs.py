@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import resources
 from typing import Any
 
 import pytest
+import yaml
 
-from holdfast.model import Phase
+from holdfast.formats import read
+from holdfast.model import Phase, Progress, Workload
 from holdfast.simulation import Simulation
 from tests.e2e.ground.site import job
 from tests.simulation.test_world import play, said, workload
@@ -172,6 +175,34 @@ def test_D50_a_failure_of_one_that_always_restarts_and_of_one_that_never_does():
     assert [at for at, text in said(told) if text.startswith("healthy again")] == ["0:05:10"], "of the Job alone"
 
 
+def gang(**size: int) -> Workload:
+    text = (resources.files("holdfast.cli.common") / "examples" / "gang.yaml").read_text()
+    document = yaml.safe_load(text)
+    document["spec"]["gang"] |= size
+    (spec,) = read(yaml.safe_dump(document), cluster="simulated")
+    return spec
+
+
+@D50
+def test_D50_a_gangs_job_has_its_pods_none_restarts_in_place_and_it_replaces_them_without_limit():
+    told = play(gang(), "[{at: 5m, fail: {exitCode: 1}}]", pods={"run": "30m"})
+    assert ("0:00:10", "attempt 1 runs") in said(told)
+    assert ("0:05:00", "train-0 exited 1") in said(told), "its pod has failed, and another one runs in its place"
+    assert (told.summary.outcome, str(told.summary.running)) == ("Succeeded", "0:35:10")
+    all_of_them = play(gang(min=1, max=3, spares=2), "[{at: 5m, fail: {pods: all}}]", pods={"run": "30m"}, until="6m")
+    assert ("0:05:00", "train-0, train-1 and 3 more exited 1") in said(all_of_them)
+    often = play(gang(), "[{every: 10m, times: 9, fail: {}}]", until="2h")
+    assert (often.summary.phase, fails(often)) == ("Running", [])
+
+
+@D50
+def test_D50_a_gangs_job_without_a_pod_template_is_simulated_too():
+    spec = gang()
+    odd = spec.components[0].model_copy(update={"template": {**spec.components[0].template, "spec": None}})
+    told = play(spec.model_copy(update={"components": (odd,)}), "[]", until="1h")
+    assert told.summary.phase == "Running"
+
+
 @D50
 def test_D50_what_is_not_simulated_is_said():
     assert play(spec_of(), "[{at: 1h, succeed: {}}]").left_out == ()
@@ -181,3 +212,6 @@ def test_D50_what_is_not_simulated_is_said():
         "spec.successPolicy",
         "template.spec.template.spec.activeDeadlineSeconds",
     ]
+    progress = spec_of().model_copy(update={"progress": Progress()})
+    assert [one.partition(":")[0] for one in play(progress, "[]").left_out] == ["progress"]
+    assert [one.partition(":")[0] for one in play(gang(), "[]").left_out] == ["the gang"]

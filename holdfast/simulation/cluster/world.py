@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from holdfast.activities.facts.components import has_ended
 from holdfast.activities.facts.nodes import NodeMark
 from holdfast.activities.facts.pods import PodState
+from holdfast.activities.kube.raw import mapping
+from holdfast.activities.objects.inject_gang import shaped
 from holdfast.model import Component, Interval, Workload
 from holdfast.model.calls.cluster import planned
 from holdfast.simulation.cluster import controllers, jobs, nodes
@@ -119,6 +121,7 @@ class World:
             only: The copies to create; None: all.
         """
         self.begun.add((attempt, component.name))
+        component = self._sent(component)
         plan = planned(component, UID, attempt)
         made: list[Thing] = []
         for index, name in enumerate(plan.object_names):
@@ -134,6 +137,14 @@ class World:
         self.things.extend(made)
         self.sync()
         return made
+
+    def _sent(self, component: Component) -> Component:
+        """Return a component as it is created: a gang's Job gets its size and fields."""
+        gang, members = self.spec.gang, self.spec.members
+        if gang is None or members is None or component.name != members.name:
+            return component
+        spec = shaped(mapping(component.template.get("spec")), gang.pods)
+        return component.model_copy(update={"template": {**component.template, "spec": spec}})
 
     def submitted(self, attempt: int) -> None:
         """Mark an attempt as submitted: all its objects were created."""
