@@ -20,6 +20,7 @@ from holdfast.model import (
     Model,
     Phase,
     Policy,
+    RestartMode,
     Scope,
     Stage,
     State,
@@ -31,6 +32,7 @@ from holdfast.model import (
 from holdfast.past.cost import Change, Costs, costs
 from holdfast.past.life import Turn
 from holdfast.past.story import Story
+from holdfast.policy.attempt.barrier import has_barrier
 from holdfast.policy.attempt.health import LIVE, current, pause_of, timings
 from holdfast.policy.attempt.replace import due_replacements, joined
 from holdfast.policy.attempt.requeue import pause as paused
@@ -57,6 +59,10 @@ from holdfast.policy.verdicts.poison import hopeless
 
 _ACTING: Final = (Create, Restart, Resubmit, Replace, Suspend, Fail, Succeed, Cancel, Release, Retry)
 _SAME: Final = "same"
+_AS_MODE: Final = {
+    RestartMode.IN_PLACE: "in place, if all pods can; how that would have gone is not known",
+    RestartMode.RECREATE: "with new pods; how that would have gone is not known",
+}
 
 
 class Point(Model):
@@ -158,8 +164,9 @@ class _Other:
         taken = self._decide(turn.spec, raw, turn.at, looks=isinstance(real.decision, Look))
         self._keep(taken.before)
         was_ahead = self._was_ahead(turn.at, real)
+        self.unknown = self.unknown or self._restarts_otherwise(turn.spec, real)
         if self.ahead is not None:
-            self._catch_up(turn.at, real, self.ahead, healed=taken.before.unhealthy is None)
+            self._catch_up(turn, real, self.ahead, healed=taken.before.unhealthy is None)
         elif not was_ahead:
             self._compare(turn, real, taken)
         if isinstance(real.decision, Retry) and real.before.outcome is not None:
@@ -169,7 +176,7 @@ class _Other:
         at = turn.at
         acted = isinstance(real.decision, _ACTING)
         if acted and isinstance(taken.decision, _ACTING):
-            self._both(at, real, taken)
+            self._both(turn.spec, at, real, taken)
         elif acted:
             self._only_real(turn.spec, at, real, taken)
         elif isinstance(taken.decision, _ACTING):
@@ -256,14 +263,21 @@ class _Other:
         if isinstance(taken.decision, Restart):
             self.reset = (self.attempt, taken.decision.pause, taken.decision.requeue)
 
-    def _both(self, at: datetime, real: Taken, taken: Taken) -> None:
-        same = type(real.decision) is type(taken.decision)
+    def _restarts_otherwise(self, spec: Workload, real: Taken) -> bool:
+        """Whether one policy restarts in place where the other one recreates, or might."""
+        if not isinstance(real.decision, Restart) or real.before.policy.restart_mode is self.policy.restart_mode:
+            return False
+        return real.decision.in_place or has_barrier(spec, self.policy)
+
+    def _both(self, spec: Workload, at: datetime, real: Taken, taken: Taken) -> None:
+        otherwise = isinstance(taken.decision, Restart) and self._restarts_otherwise(spec, real)
+        same = type(real.decision) is type(taken.decision) and not otherwise
         if not (same and isinstance(taken.decision, Fail)):
             self._charge(taken, at)
         note = ""
         if not same:
             self._part(at)
-            note = _words_of_failure(taken.decision)
+            note = _AS_MODE[self.policy.restart_mode] if otherwise else _words_of_failure(taken.decision)
             self._ends_or_parts(at, real.before, taken)
         self._add(at, real.after, _said(real), _said(taken), _SAME if same else "instead", note)
 
@@ -276,8 +290,9 @@ class _Other:
         self.unknown = self.unknown or (failure is not None and ends != isinstance(real.decision, Fail))
         if isinstance(other, Wait):
             shift, fails = other.until - at, isinstance(real.decision, Fail)
-            if failure is not None and (taken.before.unhealthy is None or (fails and not ends)):
-                # To the other policy it is no failure yet, or it would have restarted what really ended.
+            otherwise = not ends and (fails or self._restarts_otherwise(spec, real))
+            if failure is not None and (taken.before.unhealthy is None or otherwise):
+                # To the other policy it is no failure yet, or it would have restarted what really ended, or otherwise.
                 self.changes.append(Change(at, real.before, unknown=True))
             elif failure is not None and ends and not fails:
                 self.changes.append(Change(at, real.before, shift, ends=_failed(real.before, failure)))
@@ -338,13 +353,14 @@ class _Other:
         note = _words_of_failure(taken.decision)
         self._add(at, state, "", _said(taken), "not really", note)
 
-    def _catch_up(self, at: datetime, real: Taken, ahead: _Ahead, *, healed: bool) -> None:
+    def _catch_up(self, turn: Turn, real: Taken, ahead: _Ahead, *, healed: bool) -> None:
         """Check whether the real course has reached the other policy's earlier action, or will not reach it."""
         if isinstance(real.decision, _ACTING):
-            self._come(at, real, ahead.point, same=type(real.decision) is type(ahead.decision))
+            same = type(real.decision) is type(ahead.decision) and not self._restarts_otherwise(turn.spec, real)
+            self._come(turn.at, real, ahead.point, same=same)
             self.ahead = None
         elif isinstance(ahead.decision, Restart | Fail) and healed:
-            self._healed(at, ahead.point)
+            self._healed(turn.at, ahead.point)
             self.ahead = None
 
     def _was_ahead(self, at: datetime, real: Taken) -> bool:
@@ -489,6 +505,9 @@ def _notes(story: Story, policy: Policy) -> Iterator[str]:
         yield "Its beginning is no longer kept: the other policy's budgets begin with the figures that were handed on."
     if any(turn.after.policy != story.spec.policy for turn in story.turns):
         yield "Its policy was changed on its way: the other policy stays as it is given."
+    in_place = policy.restart_mode is RestartMode.IN_PLACE and policy.restart_mode is not story.spec.policy.restart_mode
+    if in_place and not has_barrier(story.spec, policy):
+        yield "Its pods cannot restart in place: each needs an in-place restart agent, and a gang has its rendezvous."
     if mine.forceful_deletion_grace_period != theirs.forceful_deletion_grace_period:
         yield "How long a removal has before force is no decision point: removals took as long as they really did."
     if mine.submission_timeout != theirs.submission_timeout:

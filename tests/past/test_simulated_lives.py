@@ -16,9 +16,11 @@ from holdfast.model import (
     ConditionType,
     Phase,
     Policy,
+    Probe,
     Progress,
     Reason,
     Replacement,
+    RestartMode,
     Scope,
     State,
     Workload,
@@ -32,7 +34,10 @@ from holdfast.policy.loop import turn as loop
 from holdfast.policy.loop.advance import decisions
 from holdfast.simulation import read_script, simulate
 from holdfast.simulation import run as run_module
+from tests.policy.sides.test_in_place import AGENT, POLICY, component
 from tests.simulation.cases import HERE
+
+IN_PLACE, RECREATE = RestartMode.IN_PLACE, RestartMode.RECREATE
 
 
 def lived(spec: Workload, script: str, until: timedelta | None = None) -> Story:
@@ -95,6 +100,48 @@ def test_another_policy_that_would_act_later_fails_where_attempts_have_a_cap():
         "then it resets, charged to restart",
         "then it fails, since it has begun 2 attempts, as many as progress.executions allows",
     ]
+
+
+def probed(mode: RestartMode, agent: dict[str, Any] | None = AGENT) -> Workload:
+    """A workload whose restarts are in place if its policy says so and its pods have an agent."""
+    policy = POLICY.model_copy(update={"restart_mode": mode})
+    train = component("train", agent)
+    train.template["spec"] |= {"parallelism": 2, "completions": 2}
+    train.template["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    return document("job").model_copy(update={"components": (train,), "policy": policy, "probe": Probe(port=8080)})
+
+
+@pytest.mark.row("P6", level="pure")
+@pytest.mark.parametrize(("real", "other"), [(IN_PLACE, RECREATE), (RECREATE, IN_PLACE)])
+def test_what_a_restart_of_the_other_mode_would_have_cost_is_not_known(real: RestartMode, other: RestartMode):
+    story = lived(probed(real), "events: [{attempt: 1, at: 5m, probeFails: {for: 5m}}]", timedelta(hours=1))
+    policy = story.spec.policy.model_copy(update={"restart_mode": other})
+    result = compared(story, policy)
+    assert (result.points[1].real, result.points[1].verdict) == ("reset (default rule, charged to restart)", "instead")
+    assert result.points[1].note.startswith("in place, if all pods can" if other is IN_PLACE else "with new pods")
+    assert result.parted_at == result.costs.known_until == result.points[1].at
+    assert "not known" in result.end
+    assert compared(story, story.spec.policy).costs.known_until is None
+    grace = {"default": policy.default.model_copy(update={"grace": True})}
+    later = compared(story, timed(policy, failure_grace_period=timedelta(minutes=10)).model_copy(update=grace))
+    assert (later.points[1].verdict, later.costs.known_until) == ("later", later.points[1].at)
+    assert "not known" in later.end
+    graceful = story.spec.model_copy(update={"policy": timed(story.spec.policy).model_copy(update=grace)})
+    slow = lived(graceful, "events: [{attempt: 1, at: 5m, probeFails: {for: 5m}}]", timedelta(hours=1))
+    earlier = compared(slow, policy)
+    assert (earlier.points[1].verdict, earlier.costs.known_until) == ("instead", earlier.points[1].at)
+
+
+@pytest.mark.row("P6", level="pure")
+def test_pods_that_cannot_restart_in_place_are_recreated_by_another_policy_too_and_that_is_said():
+    story = lived(probed(RECREATE, None), "events: [{attempt: 1, at: 5m, probeFails: {for: 5m}}]", timedelta(hours=1))
+    policy = story.spec.policy.model_copy(update={"restart_mode": IN_PLACE})
+    result = compared(story, policy)
+    assert len(result.points) == 3
+    assert {point.verdict for point in result.points} == {"same"}
+    (note,) = result.notes
+    assert note.startswith("Its pods cannot restart in place")
+    assert compared(story, story.spec.policy).notes == ()
 
 
 def test_the_pause_of_another_policys_own_rule_is_waited_for():

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.model import Attempt, Barrier, Observation, Operation, Phase, Reason, RestartMode, Stage, State, Workload
+from holdfast.model import (
+    Attempt,
+    Barrier,
+    Observation,
+    Operation,
+    Phase,
+    Policy,
+    Reason,
+    RestartMode,
+    Stage,
+    State,
+    Workload,
+)
 from holdfast.model.calls.barrier import Lifted
 from holdfast.model.words import counted, shortened
 from holdfast.policy.attempt.health import current, timings
@@ -15,17 +27,20 @@ from holdfast.policy.values.edit import edit
 from holdfast.policy.values.record import cause
 
 
-def first(spec: Workload, state: State, now: datetime) -> Barrier | None:
-    """Return the barrier at which the pods of a new attempt wait; None if they do not wait for each other.
+def has_barrier(spec: Workload, policy: Policy) -> bool:
+    """Whether pods wait for each other at a barrier, so that they can restart in place.
 
     A gang has a rendezvous of its own, and restarts its workers by rounds.
     """
-    if state.policy.restart_mode is not RestartMode.IN_PLACE or spec.gang is not None:
-        return None
+    if policy.restart_mode is not RestartMode.IN_PLACE or spec.gang is not None:
+        return False
     makers = [one for one in spec.components if one.expected_pods]
-    if not makers or not all(one.restarts_in_place for one in makers):
-        return None
-    return Barrier(attempt=state.restarts, since=now)
+    return bool(makers) and all(one.restarts_in_place for one in makers)
+
+
+def first(spec: Workload, state: State, now: datetime) -> Barrier | None:
+    """Return the barrier at which the pods of a new attempt wait; None if they do not wait for each other."""
+    return Barrier(attempt=state.restarts, since=now) if has_barrier(spec, state.policy) else None
 
 
 def recreates(state: State) -> str:
