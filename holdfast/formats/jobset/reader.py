@@ -28,7 +28,7 @@ from holdfast.formats.published import (
 )
 from holdfast.formats.registry import Format
 from holdfast.formats.text import Json
-from holdfast.model import Policy, Source, SuspendMode, Workload
+from holdfast.model import Component, Policy, Source, SuspendMode, Workload
 from holdfast.profiles.jobset import POLICY
 
 
@@ -102,6 +102,22 @@ def read(
         **settings.paths,
     }
     return workload_of(metadata, values, where, source)
+
+
+def read_accepted(document: Json) -> tuple[Component, ...]:
+    """Read the components of a JobSet that was accepted; what its first reading checks may not fail what already runs.
+
+    Raises:
+        InvalidWorkload: if it is no JobSet any more.
+    """
+    parsed = shaped(document, JobSet, "")
+    metadata = parsed.metadata
+    shape = Shape(metadata.name or "", parsed.spec, metadata.namespace or "", metadata.annotations)
+    problems: list[Problem] = []
+    components, _ = read_components(shape, problems)
+    if problems:
+        raise InvalidWorkload(problems, "")
+    return components
 
 
 def _knows(document: Json) -> bool:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, problems_of
 from holdfast.formats.condition import condition, timed
 from holdfast.formats.jobset.document import API_VERSION, FAILED, KIND
-from holdfast.formats.jobset.reader import read
+from holdfast.formats.jobset.reader import read, read_accepted
 from holdfast.formats.jobset.status import (
     COMPLETED,
     RESTARTING,
@@ -71,8 +71,7 @@ def _without(job: Json) -> Json:
 
 
 def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
-    workload = read(_unsaid(_bare(document)), cluster="cluster")
-    components = {one.name: one for one in workload.components}
+    components = {one.name: one for one in read_accepted(_unsaid(_bare(document)))}
     found: dict[str, tuple[PodSet, ...]] = {}
     for index, job in enumerate(document["spec"]["replicatedJobs"]):
         component = components[job["name"]]
@@ -83,7 +82,7 @@ def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
         try:
             found[job["name"]] = tuple(PodSet(**{**dict(one), **added}) for one in component.pod_sets)
         except ValidationError as error:
-            raise InvalidWorkload(problems_of(error, PodSet, path), f"{KIND} {workload.name}") from None
+            raise InvalidWorkload(problems_of(error, PodSet, path), f"{KIND} {document['metadata']['name']}") from None
     return found
 
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 from holdfast import names
 from holdfast.activities.kube.client import Invalid, NotFound
 from holdfast.formats.condition import life_in
+from holdfast.formats.jobset.document import DISABLE_IN_PLACE
 from holdfast.formats.jobset.resource import RESOURCE
 from holdfast.model import Phase
 from tests.e2e.door import front_door
@@ -250,6 +251,9 @@ async def test_F16_what_was_checked_once_cannot_be_changed(door: Space):
         with pytest.raises(Invalid) as caught:
             await door.patch(*KIND, "train", {"spec": patch})
         assert why in caught.value.message, caught.value.message
+    for setting in (*apart, DISABLE_IN_PLACE):
+        with pytest.raises(Invalid, match=r"metadata\.annotations: settings are immutable"):
+            await door.patch(*KIND, "train", {"metadata": {"annotations": {setting: "x"}}})
     empty = changed((*pod, "containers"), [{**image[0], "image": "example.com/train:1", "resources": {}, "tty": False}])
     await door.patch(*KIND, "train", {"spec": empty})
     await door.patch(*KIND, "train", {"spec": changed(("template", "metadata"), {"labels": {}})})

@@ -30,6 +30,7 @@ from holdfast.model import (
 from holdfast.workflows.operations.dispatch import target_of
 from tests.formats.documents import Json, copy
 from tests.formats.jobset.jobsets import jobset_of, replicated
+from tests.formats.jobset.jobsets_refused import WORKER, agent_and_program, in_place
 from tests.policy.lives.life import Life
 
 ROW = pytest.mark.row
@@ -126,6 +127,24 @@ def test_F16_what_kueue_writes_into_templates_is_read_with_each_attempt_and_is_n
     wrong = placed(resource(), 1, {"spec": {"tolerations": [{"operator": 5}]}})
     with pytest.raises(InvalidWorkload, match=r"replicatedJobs\[1\].template.spec.template.*tolerations"):
         formats.pod_sets(wrong)
+
+
+@ROW("F4", level="pure")
+@pytest.mark.parametrize(
+    "document",
+    [
+        in_place(**agent_and_program(program_env=WORKER, beside=False)),
+        jobset_of(annotations={f"{names.GROUP}/retryLimit": "many"}),
+        jobset_of(successPolicy={"operator": "All", "targetReplicatedJobs": ["nobody"]}),
+    ],
+    ids=["JobSet's agent", "a setting", "a target"],
+)
+def test_F4_what_runs_is_placed_although_it_would_be_refused_if_it_were_applied_now(document: Json):
+    document["metadata"] |= {"namespace": "ns", "uid": "u1", "generation": 3}
+    with pytest.raises(InvalidWorkload):
+        formats.asking(document, cluster="c")
+    ((pod_set,),) = formats.pod_sets(placed(document)).values()
+    assert pod_set.node_selector == {"zone": "a"}
 
 
 @ROW("F16", level="pure")
