@@ -150,7 +150,7 @@ def inject(
         _add(pod_metadata, "annotations", annotations, f"{pod_set.path}.metadata")
         if resume_from:
             _add(pod_metadata, "annotations", {names.ANNOTATION_RESUME_FROM: resume_from}, f"{pod_set.path}.metadata")
-        _apply(pod_set, template, pod_metadata)
+        _apply(pod_set, template, pod_metadata, placement, is_copy=copy_index is not None)
         _add(template["spec"], "nodeSelector", selected, f"{pod_set.path}.spec")
         _bind(template["spec"], placement.bounds, _group(sent), f"{pod_set.path}.spec")
         ours_told = {names.ENV_ATTEMPT: str(attempt), names.ENV_WORKLOAD_UID: target.workload_uid}
@@ -309,11 +309,15 @@ def _add(parent: dict[str, Any], field: str, values: Mapping[str, str], path: st
         child[key] = value
 
 
-def _apply(pod_set: PodSet, template: dict[str, Any], metadata: dict[str, Any]) -> None:
+def _apply(
+    pod_set: PodSet, template: dict[str, Any], metadata: dict[str, Any], placement: Placement, *, is_copy: bool
+) -> None:
     """Add what admission assigned to a pod set: where its pods may run."""
     spec: dict[str, Any] = template["spec"]
-    _add(metadata, "labels", pod_set.labels, f"{pod_set.path}.metadata")
-    _add(metadata, "annotations", pod_set.annotations, f"{pod_set.path}.metadata")
+    assigned = {"labels": dict(pod_set.labels), "annotations": dict(pod_set.annotations)}
+    _written_in_life(assigned, f"{pod_set.path}.metadata", placement, is_copy=is_copy)
+    for field, values in assigned.items():
+        _add(metadata, field, values, f"{pod_set.path}.metadata")
     _add(spec, "nodeSelector", pod_set.node_selector, f"{pod_set.path}.spec")
     for field, entries in (("tolerations", pod_set.tolerations), ("schedulingGates", pod_set.scheduling_gates)):
         new = [entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in entries]

@@ -331,41 +331,48 @@ def test_the_template_is_otherwise_unchanged(
     assert without_ours(got, template, pod_set, labels) == template
 
 
-def passed_off(key: str, field: str, *, on_pods: bool) -> Component:
-    """Return a component whose template has a label or an annotation that is written only while it lives."""
-    if on_pods:
+def passed_off(key: str, field: str, place: str) -> Component:
+    """Return a component that brings a label or an annotation that is written only while it lives."""
+    if place == "pods":
         return part(job(metadata={field: {key: "1"}}))
+    if place == "pod set":
+        return part(**{field: {key: "1"}})
     return part({**job(), "metadata": {"name": "train", field: {key: "1"}}})
 
 
-@pytest.mark.parametrize("on_pods", [True, False], ids=["pods", "object"])
+PLACES = pytest.mark.parametrize("place", ["pods", "object", "pod set"])
+
+
+@pytest.mark.row("D45", level="pure")
+@PLACES
 @pytest.mark.parametrize(
     ("field", "key"), [*(("annotations", key) for key in sorted(names.WRITTEN_IN_LIFE)), ("labels", names.LABEL_COPY)]
 )
-def test_what_is_written_while_it_lives_is_refused_in_a_template(field: str, key: str, on_pods: bool):
-    where = "template.spec.template.metadata" if on_pods else "template.metadata"
+def test_what_is_written_while_it_lives_is_refused_in_a_template(field: str, key: str, place: str):
+    where = "template.metadata" if place == "object" else "template.spec.template.metadata"
     with pytest.raises(InjectionError) as refused:
-        sent(passed_off(key, field, on_pods=on_pods))
+        sent(passed_off(key, field, place))
     assert (refused.value.path, "expected none in a template" in refused.value.message) == (
         f"{where}.{field}[{key}]",
         True,
     )
 
 
-@pytest.mark.parametrize("on_pods", [True, False], ids=["pods", "object"])
+@PLACES
 @pytest.mark.parametrize(
     ("field", "key"), [*(("annotations", key) for key in sorted(names.WRITTEN_IN_LIFE)), ("labels", names.LABEL_COPY)]
 )
-def test_what_an_earlier_release_accepted_is_left_out_of_later_attempts(field: str, key: str, on_pods: bool):
-    made = injected(passed_off(key, field, on_pods=on_pods), strict=False)
-    metadata = made["spec"]["template"]["metadata"] if on_pods else made["metadata"]
+def test_what_an_earlier_release_accepted_is_left_out_of_later_attempts(field: str, key: str, place: str):
+    made = injected(passed_off(key, field, place), strict=False)
+    metadata = made["metadata"] if place == "object" else made["spec"]["template"]["metadata"]
     assert key not in metadata[field]
 
 
+@pytest.mark.parametrize("place", ["pods", "pod set"])
 @pytest.mark.parametrize("key", BARRIER_LIFTED_BY)
-def test_what_lifts_the_barrier_is_refused_at_every_attempt(key: str):
+def test_what_lifts_the_barrier_is_refused_at_every_attempt(key: str, place: str):
     with pytest.raises(InjectionError, match="lets a pod's programs start"):
-        injected(passed_off(key, "annotations", on_pods=True), strict=False, in_place=0)
+        injected(passed_off(key, "annotations", place), strict=False, in_place=0)
 
 
 BOUNDS = PodBounds(active_deadline=900, termination_grace=30)

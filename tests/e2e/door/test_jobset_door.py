@@ -329,3 +329,17 @@ async def test_F16_one_that_cannot_run_is_refused_in_its_status(door: Space):
     assert found["status"]["terminalState"] == "Failed"
     await door.delete(*KIND, "train")
     await front_door.gone(door, kind=KIND)
+
+
+@ROW("D45", level="e2e")
+async def test_D45_one_whose_pods_would_bear_an_answer_from_the_start_is_refused(door: Space):
+    """A JobSet that was copied together with the annotations of its pods."""
+    answer = {names.ANNOTATION_CHECKPOINT_STATE: "Complete", names.ANNOTATION_CHECKPOINT_ANSWERS: "1"}
+    await door.site.kube.create(jobset(door, replicated(annotations=answer)))
+    found = await shows(door, lambda one: conditions(one).get("Failed") == "True", "it is refused")
+    (failed,) = [one for one in found["status"]["conditions"] if one["type"] == "Failed"]
+    where = "spec.replicatedJobs[0].template.spec.template.metadata.annotations"
+    assert f"{where}[{names.ANNOTATION_CHECKPOINT_ANSWERS}]: is written while it lives" in failed["message"]
+    assert not await door.pods("train")
+    await door.delete(*KIND, "train")
+    await front_door.gone(door, kind=KIND)
