@@ -19,6 +19,7 @@ from holdfast.activities.objects.inject_data import DataPlace, DataProblem, add_
 from holdfast.activities.objects.inject_gang import GangProblem, add_ca, add_gang
 from holdfast.model import Component, PodSet
 from holdfast.model.calls.cluster import CopyLaunch, DataVolume, GangPods, PodBounds, Target, planned
+from holdfast.model.labels import KUEUE_QUEUE
 from holdfast.policy.status.registry import is_entry
 
 _WITH_TTL = frozenset({("batch", "Job"), ("jobset.x-k8s.io", "JobSet")})
@@ -314,10 +315,13 @@ def _apply(
 ) -> None:
     """Add what admission assigned to a pod set: where its pods may run."""
     spec: dict[str, Any] = template["spec"]
+    path = f"{pod_set.path}.metadata"
     assigned = {"labels": dict(pod_set.labels), "annotations": dict(pod_set.annotations)}
-    _written_in_life(assigned, f"{pod_set.path}.metadata", placement, is_copy=is_copy)
+    _written_in_life(assigned, path, placement, is_copy=is_copy)
+    if assigned["labels"].pop(KUEUE_QUEUE, None) is not None and placement.strict:
+        raise InjectionError(f"{path}.labels[{KUEUE_QUEUE}]", "expected none: give the workload itself the queue")
     for field, values in assigned.items():
-        _add(metadata, field, values, f"{pod_set.path}.metadata")
+        _add(metadata, field, values, path)
     _add(spec, "nodeSelector", pod_set.node_selector, f"{pod_set.path}.spec")
     for field, entries in (("tolerations", pod_set.tolerations), ("schedulingGates", pod_set.scheduling_gates)):
         new = [entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in entries]

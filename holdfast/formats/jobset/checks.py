@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast import names
@@ -25,6 +26,7 @@ from holdfast.formats.jobset.document import (
 )
 from holdfast.formats.jobset.in_place import in_place_problems
 from holdfast.formats.pods import infer
+from holdfast.formats.published import queues_under
 from holdfast.formats.text import inside
 from holdfast.model.labels import check_label
 from holdfast.model.pattern import compiled
@@ -47,6 +49,7 @@ def problems(shape: Shape) -> Iterator[Problem]:
         yield from _names(shape, job, index, path)
         yield from _counts(shape, job, path)
         yield from _dependencies(shape, job, index, path)
+        yield from _queues(job, path)
         yield from _exclusive(shape, job, path)
         yield from in_place_problems(shape, job, path)
     yield from _network(shape)
@@ -106,6 +109,14 @@ def _counts(shape: Shape, job: ReplicatedJobPart, path: str) -> Iterator[Problem
         found: Any = inside(pods, field)
         if found is not None and not isinstance(found, dict):
             yield Problem(f"{path}.template.spec.template.metadata.{field}", "expected an object", found)
+
+
+def _queues(job: ReplicatedJobPart, path: str) -> Iterator[Problem]:
+    """Yield the label of a queue on Jobs or pods, each of which Kueue would admit by itself (row F10)."""
+    metadata = job.template.metadata
+    template = {"metadata": {"labels": metadata.labels if metadata else None}, "spec": job.template.spec}
+    for one in queues_under(template, ("template", "template.spec.template"), "the JobSet"):
+        yield replace(one, path=f"{path}.{one.path}")
 
 
 def _dependencies(shape: Shape, job: ReplicatedJobPart, index: int, path: str) -> Iterator[Problem]:

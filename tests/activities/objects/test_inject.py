@@ -15,6 +15,7 @@ from holdfast.activities.objects.inject_barrier import BARRIER_LIFTED_BY
 from holdfast.agent import settings
 from holdfast.model import Component, PodSet, SchedulingGate, Toleration
 from holdfast.model.calls.cluster import GangPods, PodBounds, Target
+from holdfast.model.labels import KUEUE_QUEUE
 
 TARGET = Target(
     cluster="dev",
@@ -366,6 +367,18 @@ def test_what_an_earlier_release_accepted_is_left_out_of_later_attempts(field: s
     made = injected(passed_off(key, field, place), strict=False)
     metadata = made["metadata"] if place == "object" else made["spec"]["template"]["metadata"]
     assert key not in metadata[field]
+
+
+@pytest.mark.row("F10", level="pure")
+def test_F10_what_is_assigned_to_pods_names_no_queue_but_may_have_kueues_other_labels():
+    others = {"kueue.x-k8s.io/podset": "main", "kueue.x-k8s.io/local-queue-name": "team"}
+    with pytest.raises(InjectionError, match="give the workload itself the queue") as refused:
+        sent(part(labels={KUEUE_QUEUE: "team", **others}))
+    assert refused.value.path == f"template.spec.template.metadata.labels[{KUEUE_QUEUE}]"
+    accepted = injected(part(labels={KUEUE_QUEUE: "team", **others}), strict=False)
+    for made in (accepted, sent(part(labels=others))):
+        labels = made["spec"]["template"]["metadata"]["labels"]
+        assert {key: labels[key] for key in labels if key.startswith("kueue")} == others
 
 
 @pytest.mark.parametrize("place", ["pods", "pod set"])

@@ -17,9 +17,11 @@ from tests.formats.documents import PODS, Json, copy
 P = "jobset.sigs.k8s.io/"
 
 
-def replicated(name: str = "workers", *, job: Json | None = None, **more: Any) -> Json:
-    """Return a replicated job of one pod; `job` adds to its Job's spec."""
+def replicated(name: str = "workers", *, job: Json | None = None, metadata: Json | None = None, **more: Any) -> Json:
+    """Return a replicated job of one pod; `job` adds to its Job's spec, `metadata` is that of its Job template."""
     template = {"spec": {"template": {"spec": {"containers": copy(PODS["spec"]["containers"])}}, **(job or {})}}
+    if metadata is not None:
+        template["metadata"] = metadata
     return {"name": name, "template": template, **more}
 
 

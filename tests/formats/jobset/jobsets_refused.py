@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from holdfast.formats.jobset.document import EXCLUSIVE, FAIL_ON, NODE_SELECTOR
+from holdfast.formats.published import LABEL_QUEUE
 from tests.formats.documents import PODS, Json
 from tests.formats.jobset.jobsets import jobset_of, replicated
 
@@ -66,6 +67,7 @@ def claiming(*claims: Json, mounts: tuple[str, ...] = ("data",), volumes: Any = 
 
 IN_PLACE_ATTEMPT = "jobset.sigs.k8s.io/in-place-restart-attempt"
 INDEXED = {"completions": 4, "parallelism": 4}
+QUEUED = {LABEL_QUEUE: "team"}
 J = "spec.replicatedJobs[0]"
 V = "spec.volumeClaimPolicies[0].templates[0]"
 R = "spec.failurePolicy.rules[0]"
@@ -278,6 +280,18 @@ _CASES: Final[list[tuple[Any, ...]]] = [
         jobset_of(replicated("a"), replicated("b", replicas=1025), failurePolicy={"rules": [{"action": "RestartJob"}]}),
         "spec.replicatedJobs[1].replicas",
         "expected at most 1024 beside the actions RestartJob and RestartJobAndIgnoreMaxRestarts",
+    ),
+    (
+        jobset_of(replicated(metadata={"labels": QUEUED})),
+        f"{J}.template.metadata.labels[{LABEL_QUEUE}]",
+        "give the JobSet itself the queue",
+        "Kueue would admit each Job by itself (row F10)",
+    ),
+    (
+        jobset_of(replicated(job={"template": {**PODS, "metadata": {"labels": QUEUED}}})),
+        f"{J}.template.spec.template.metadata.labels[{LABEL_QUEUE}]",
+        "give the JobSet itself the queue",
+        "Kueue would admit each Job by itself (row F10)",
     ),
     (
         claiming(claim("data"), mounts=("other",)),

@@ -136,8 +136,9 @@ def test_F16_what_kueue_writes_into_templates_is_read_with_each_attempt_and_is_n
         in_place(**agent_and_program(program_env=WORKER, beside=False)),
         jobset_of(annotations={f"{names.GROUP}/retryLimit": "many"}),
         jobset_of(successPolicy={"operator": "All", "targetReplicatedJobs": ["nobody"]}),
+        jobset_of(replicated(metadata={"labels": QUEUED})),
     ],
-    ids=["JobSet's agent", "a setting", "a target"],
+    ids=["JobSet's agent", "a setting", "a target", "a queue"],
 )
 def test_F4_what_runs_is_placed_although_it_would_be_refused_if_it_were_applied_now(document: Json):
     document["metadata"] |= {"namespace": "ns", "uid": "u1", "generation": 3}
