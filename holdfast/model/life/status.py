@@ -114,7 +114,7 @@ class Status(Payload):
     barrier: Annotated[Barrier | None, Field(exclude_if=lambda value: value is None)] = None
     """The barrier at which the pods of the living attempt wait, or have waited (row J24)."""
     resumed_from: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
-    """The checkpoint from which the living attempt resumed."""
+    """The checkpoint from which the living attempt, or what was made again of it last, resumed."""
     causes: tuple[Cause, ...] = ()
     causes_total: int = 0
 

@@ -292,6 +292,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         missed={**attempt.missed, **missed},
         used={**attempt.used, **used},
         warming={**attempt.warming, **dict.fromkeys(decision.components, now)},
+        resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,
     )
     charged = dict(state.used)
     for charge in decision.charges:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.formats.jobset import reader
 from holdfast.model import (
     Answers,
     Checkpoint,
     CheckpointProtocol,
     CheckpointState,
     ConditionType,
+    CopyCounts,
     Interval,
     OnUnresponsive,
     OperationKind,
@@ -28,6 +30,8 @@ from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, CheckpointAsked, Resumed, Suspended
 from holdfast.policy.values.steps import Sleep
+from tests.e2e.peers.jobsets import jobset, replicated
+from tests.policy.lives.elements import Elements
 from tests.policy.lives.life import START, Life, workload
 
 ROW = pytest.mark.row
@@ -119,6 +123,27 @@ def test_J3_a_reset_goes_on_from_the_last_complete_checkpoint():
     assert (life.state.phase, come(life)) == (Phase.RUNNING, CheckpointState.COMPLETE)
     life.sees(running=3, failed=1).settle()
     assert (life.attempt, resumed_from(life)) == (2, "s3://saved/1")
+
+
+@ROW("J3", level="pure")
+@ROW("J19", level="pure")
+@ROW("J23", level="pure")
+@pytest.mark.parametrize("action", ["RestartReplicatedJob", "RestartJob", "missing"])
+def test_J3_jobs_that_are_made_again_alone_go_on_from_the_last_complete_checkpoint(action: str):
+    rules = {"maxRestarts": 3, "rules": [{"action": action}]} if action != "missing" else {}
+    document = jobset("train", replicated("a", replicas=2), replicated("b"), failurePolicy=rules)
+    document["metadata"]["annotations"] = {"holdfast.dev/checkpoint": "annotation"}
+    life = Elements(spec=reader.read(document, cluster="dev"), hold={OperationKind.CHECKPOINT}).up()
+    life.tell(CheckpointAsked("before the risky part"))
+    life.answers(done=3, uri="s3://saved/1").settle()
+    life.hold = {OperationKind.REPLACE}
+    if action == "missing":
+        life.deleted("a")
+    else:
+        life.views["a"] = edit(life.views["a"], copies=CopyCounts(expected=2, failed=1, active=1))
+        life.says(a="Failed")
+    life.settle()
+    assert (life.kinds()[-1], life.attempt, resumed_from(life)) == ("replace", 1, "s3://saved/1")
 
 
 @ROW("L32", level="pure")
