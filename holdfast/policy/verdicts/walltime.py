@@ -5,11 +5,14 @@ It is wall-clock time: neither a checkpoint nor time in which the watch was blin
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
+from typing import Final
 
 from pydantic import ConfigDict
 
 from holdfast.model import (
+    ActionKind,
     Attempt,
     Bounded,
     Failure,
@@ -25,6 +28,7 @@ from holdfast.model.words import shortened, with_note
 from holdfast.policy.attempt.health import LIVE, current
 from holdfast.policy.attempt.replace import due_replacements
 from holdfast.policy.attempt.success import reached
+from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.decision import Fail, Look
 from holdfast.policy.values.edit import edit
@@ -32,6 +36,16 @@ from holdfast.policy.values.record import cause
 
 USUAL_GRACE = timedelta(seconds=30)
 """The time that Kubernetes gives a pod between TERM and KILL by default."""
+
+ENDLESS_START: Final = timedelta(days=7)
+"""The time that the backstop leaves pods to start where no rule acts on late pods."""
+
+_LATE: Final = Failure(
+    cls=FailureClass.TIMEOUT,
+    scope=Scope.WORKLOAD,
+    reason=Reason.PODS_NOT_RUNNING,
+    time=datetime.min.replace(tzinfo=UTC),
+)
 
 
 class WalltimeExtension(Addressed):
@@ -56,15 +70,30 @@ def walltime(spec: Workload, state: State) -> timedelta | None:
 def backstop(spec: Workload) -> timedelta | None:
     """Return the time after which nodes end the pods by themselves (`activeDeadlineSeconds`); None: never.
 
-    It counts from each pod's own start, which is at most the warm-up grace before all pods run. It covers the longest
-    extension of the walltime, since it can only be lowered on a running pod, and the grace between TERM and KILL. It
-    depends only on what was submitted: an object that is sent twice in one attempt must be the same both times.
+    It counts from each Job's and pod's own start, and the walltime only once all pods run. So it covers the longest
+    start that the rules allow, the longest extension of the walltime, since it can only be lowered on a running pod,
+    and the grace between TERM and KILL. It depends only on what was submitted: an object that is sent twice in one
+    attempt must be the same both times.
     """
-    life, policy = spec.lifecycle, spec.policy
+    life = spec.lifecycle
     if not isinstance(life, Bounded) or not life.walltime:
         return None
     most = life.extendable_to or life.walltime
-    return most + policy.timings.warmup_grace_period + (policy.deletion.termination_grace or USUAL_GRACE)
+    return most + _longest_start(spec) + (spec.policy.deletion.termination_grace or USUAL_GRACE)
+
+
+def _longest_start(spec: Workload) -> timedelta:
+    """Return how long after the first pods of an attempt the last may run before a rule acts on it."""
+    action, timings = rule_on(spec.policy, _LATE).action, spec.policy.timings
+    if action.kind is ActionKind.IGNORE:
+        return ENDLESS_START
+    order = TopologicalSorter({one.name: [after.component for after in one.after] for one in spec.components})
+    order.prepare()
+    longest = timedelta(0)
+    while turn := order.get_ready():
+        order.done(*turn)
+        longest += timings.warmup_grace_period + (timings.failure_grace_period if action.grace else timedelta(0))
+    return longest
 
 
 def clocked(spec: Workload, state: State, now: datetime) -> State:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import (
+    After,
     Bounded,
     Deletion,
     Interval,
@@ -16,6 +17,7 @@ from holdfast.model import (
     Phase,
     Policy,
     Reason,
+    StartStatus,
     SuspendMode,
     Timings,
     Unbounded,
@@ -23,9 +25,10 @@ from holdfast.model import (
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import ENDS, explain_of, status_of
 from holdfast.policy.values.events import Cancelled, Resumed, Suspended, WalltimeExtended
-from holdfast.policy.verdicts.walltime import WalltimeExtension, backstop, extended, extension
-from holdfast.profiles import lattice
-from tests.policy.lives.life import Life, workload
+from holdfast.policy.verdicts.walltime import ENDLESS_START, WalltimeExtension, backstop, extended, extension
+from holdfast.profiles import appwrapper, jobset, lattice, manifests, streams, torchelastic
+from tests.policy.lives.elements import Elements, job, jobs
+from tests.policy.lives.life import START, Life, workload
 
 L18 = pytest.mark.row("L18", level="pure")
 HOUR = timedelta(hours=1)
@@ -236,6 +239,46 @@ def test_L18_the_backstop_of_its_nodes_covers_what_it_may_be_extended_to() -> No
     assert backstop(life(most=4 * HOUR).spec) == 4 * HOUR + warm + grace
     short = lattice.SERVICE.model_copy(update={"deletion": Deletion(termination_grace=timedelta(seconds=5))})
     assert backstop(life(policy=short).spec) == HOUR + warm + timedelta(seconds=5)
+
+
+@L18
+@pytest.mark.parametrize(
+    ("policy", "start"),
+    [
+        (lattice.BATCH, timedelta(minutes=15)),
+        (lattice.INTERACTIVE, timedelta(minutes=15)),
+        (lattice.SERVICE, timedelta(minutes=15)),
+        (appwrapper.POLICY, timedelta(minutes=6)),
+        (manifests.POLICY, timedelta(minutes=16)),
+        (jobset.POLICY, ENDLESS_START),
+        (streams.POLICY, ENDLESS_START),
+        (torchelastic.POLICY, ENDLESS_START),
+    ],
+    ids=lambda one: one.profile if isinstance(one, Policy) else "",
+)
+def test_L18_the_backstop_comes_later_than_the_walltime_of_pods_that_start_as_late_as_they_may(
+    policy: Policy, start: timedelta
+) -> None:
+    assert backstop(life(policy=policy).spec) == HOUR + start + timedelta(seconds=30)
+
+
+@L18
+def test_L18_the_backstop_leaves_time_to_each_that_starts_after_another_is_ready() -> None:
+    first, second = job("first"), job("second", after=(After(component="first", status=StartStatus.READY),))
+    third, beside = job("third", after=(After(component="second", status=StartStatus.READY),)), job("beside")
+    bounded = Bounded(walltime=HOUR)
+    spec = jobs(third, second, first, beside, policy=manifests.POLICY, lifecycle=bounded)
+    one = Elements(spec=spec)
+    one.settle()
+    for names in (("first", "beside"), ("second",), ("third",)):
+        one.after(minutes=15, seconds=50)
+        one.pods(*names, running=2)
+    assert one.state.attempt is not None
+    assert (one.attempt, one.state.phase) == (1, Phase.RUNNING)
+    over, ended = one.state.attempt.walltime_until, backstop(spec)
+    assert over is not None
+    assert ended is not None
+    assert over < START + ended
 
 
 @L18
