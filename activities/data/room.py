@@ -98,9 +98,9 @@ class NamespaceRoom:
         def mark() -> bool:
             try:
                 home = self._at(digest)
-                if not stat.S_ISREG(os.stat(MARK, dir_fd=home.number, follow_symlinks=False).st_mode):
-                    return False
             except FileNotFoundError:
+                return False
+            if not _was_complete(home):
                 return False
             self._mark(digest, use)
             with suppress(FileNotFoundError):
@@ -141,6 +141,23 @@ class NamespaceRoom:
 
         if await asyncio.to_thread(self._has, digest):
             await self._locked(drop)
+
+    async def unfinished(self, uid: str) -> dict[str, Use]:
+        """Return a workload's marks on data sets that were never complete, by digest: no pod reads these.
+
+        Raises:
+            OSError: if the folder cannot be used.
+        """
+
+        def find() -> dict[str, Use]:
+            marks = {
+                digest: dict(_uses(home)).get(_mark_name(uid))
+                for digest, home in self._homes()
+                if not _was_complete(home)
+            }
+            return {digest: use for digest, use in marks.items() if use is not None}
+
+        return await asyncio.to_thread(find)
 
     def put_away(self, folder: Folder, name: str) -> None:
         """Move a folder out of the sight of pods; `empty` removes it.
@@ -281,6 +298,14 @@ class NamespaceRoom:
                 raise Away(f"another worker keeps {self.folder} locked")
             await asyncio.sleep(0.02)
         return done[0]
+
+
+def _was_complete(home: Folder) -> bool:
+    """Whether a data set was ever complete."""
+    try:
+        return stat.S_ISREG(os.stat(MARK, dir_fd=home.number, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _mark_name(uid: str) -> str:

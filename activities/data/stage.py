@@ -56,12 +56,13 @@ async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> S
     target = given.target
     use = Use(target.workload_uid, target.workflow_id, target.cluster)
     staging = _Staging(data, target.namespace, use, ended)
-    sets = list[DataSet]()
     async with as_retryable_errors(), Pulse() as pulse:
+        if not given.versions:
+            await staging.find_unfinished()
         try:
             for mount in given.mounts:
                 try:
-                    sets.append(await staging.one(mount, given.versions.get(mount.name, ""), pulse))
+                    staging.sets.append(await staging.one(mount, given.versions.get(mount.name, ""), pulse))
                 except Away as error:
                     if not isinstance(error, NoRoom):
                         data.seen(False)
@@ -72,12 +73,12 @@ async def stage(site: Site, given: StageInput, ended: Ended = nobody_knows) -> S
                     return Staged(
                         fetched=staging.fetched.bytes, problem=f"mount {mount.name} ({mount.source}): {error}"
                     )
-            staging.used.clear()
+            staging.keep_sets()
         finally:
             # Who has not begun holds no room while it waits: two that wait for each other's would wait for ever.
             if not given.versions:
                 await asyncio.shield(staging.release())
-    return Staged(sets=tuple(sets), fetched=staging.fetched.bytes)
+    return Staged(sets=tuple(staging.sets), fetched=staging.fetched.bytes)
 
 
 async def still_whole(
@@ -132,14 +133,26 @@ class _Staging:
         self._data, self._namespace, self._use, self._ended = data, namespace, use, ended
         self._room = data.cache.room(namespace)
         self.fetched = Fetched()
-        self.used: list[str] = []
-        """Digests that this staging has marked as used."""
+        self.sets: list[DataSet] = []
+        """The data sets that are complete."""
+        self._used: dict[str, Use] = {}
+        """By digest: the mark to take back, of this staging or of one that was killed."""
+
+    async def find_unfinished(self) -> None:
+        """Find the marks of stagings of this workload that were killed, on versions that they did not complete."""
+        with suppress(OSError):
+            self._used = await self._room.unfinished(self._use.uid)
+
+    def keep_sets(self) -> None:
+        """Keep the marks of the data sets that are complete."""
+        for one in self.sets:
+            self._used.pop(one.digest, None)
 
     async def release(self) -> None:
-        """Take back the marks that this staging has set."""
-        for digest in self.used:
+        """Take back the marks that are not kept."""
+        for digest, use in self._used.items():
             with suppress(Away, OSError):  # Then the mark stays until room is needed.
-                await self._room.release(digest, self._use)
+                await self._room.release(digest, use)
 
     async def one(self, mount: Mount, begun_with: str, pulse: Pulse) -> DataSet:
         """Complete one data set.
@@ -170,6 +183,8 @@ class _Staging:
                 return held
             pulse.watch(lambda: f"fetching {mount.name}: {self._progress()}")
             try:
+                if not begun_with:
+                    await self._release_others(digest)
                 await self._reserve(digest, size)
                 await data.cache.fill(data.storage, self._namespace, mount.source, entries, self.fetched)
             except Changed:
@@ -188,13 +203,20 @@ class _Staging:
         """Return a data set that is complete in the cache; it is marked as used before it is looked at."""
         if not await self._on_disk(digest, lambda: self._room.use(digest, self._use)):
             return None
-        self.used.append(digest)
+        self._used[digest] = self._use
         held = await self._data.cache.held(self._namespace, digest, mount.source)
         return held and DataSet(mount=mount.name, digest=digest, files=held.files, bytes=held.bytes)
 
+    async def _release_others(self, digest: str) -> None:
+        """Take back the marks of versions that are not staged any more: their room counts as the workload's own."""
+        for other in self._used.keys() - {digest, *(one.digest for one in self.sets)}:
+            use = self._used[other]
+            await self._on_disk(other, lambda other=other, use=use: self._room.release(other, use))
+            del self._used[other]
+
     async def _reserve(self, digest: str, size: int) -> None:
         await self._on_disk(digest, lambda: self._room.reserve(digest, size, self._use, self._ended))
-        self.used.append(digest)
+        self._used[digest] = self._use
 
     async def _on_disk(self, digest: str, write: Callable[[], Awaitable[T]]) -> T:
         """Write a few bytes; if the disk is full, once more after abandoned files of other data sets are removed (D49).

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.activities.data.cache import Cache
+from holdfast.activities.data.room import Use, nobody_knows
 from holdfast.activities.data.storage import digest_of
 from tests.activities.data.crashing import DIED, DONE, objects, run
-from tests.activities.data.stored import content, knows, staged
+from tests.activities.data.stored import Memory, content, knows, staged
 
 pytestmark = [pytest.mark.row("X10", level="pure"), pytest.mark.timeout(120)]
 NEW = {"a": b"n" * 30, "deep/b": b"m" * 30}
@@ -54,3 +55,29 @@ async def test_X10_a_worker_killed_before_any_touch_of_the_file_system_loses_not
         assert was_complete or not parts(root)
         assert sum(start for _, start in again.asked) + done.fetched <= 60
     assert len(codes) > 40, "it died in many places"
+
+
+async def test_X10_a_data_set_that_changes_after_its_worker_was_killed_holds_the_room_of_its_new_version_alone(
+    tmp_path: Path,
+) -> None:
+    """The quota has room for one version, not for two; what another workload has reserved stays."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.activities.data.crashing"])
+    source, others = "s3://datasets/new", "f" * 64
+    half = digest_of(source, await objects().list(source))
+    root = tmp_path / "died-0"
+    for at in range(1, 100):
+        root = tmp_path / f"died-{at}"
+        child = processes.Process(target=run, args=(root, at))
+        child.start()
+        child.join(30)
+        assert child.exitcode == DIED
+        if parts(root):
+            break
+    cache = Cache(root, lambda _: 100)
+    await cache.room("team").reserve(others, 10, Use("w"), nobody_knows)
+    done = await staged(cache, Memory(new={"a": b"N" * 61}), "v", "new")
+    assert (done.away, done.problem) == ("", "")
+    assert content(root, "team", done.sets[0].digest) == {"a": b"N" * 61}
+    homes = {one for one in os.listdir(root / "team") if not one.startswith(".")}
+    assert homes == {done.sets[0].digest, others}, f"{half} went"

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import os
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from holdfast.activities.data.cache import Cache
 from holdfast.activities.data.folder import Folder
 from holdfast.activities.data.record import Seal
 from holdfast.activities.data.room import Use
+from holdfast.activities.data.storage import Changed, Entry
 from tests.activities.data.stored import Memory, content, knows, staged
 
 pytestmark = pytest.mark.row("X10", level="pure")
@@ -202,3 +204,41 @@ async def test_D49_a_disk_too_full_for_a_reservation_empties_of_abandoned_parts_
     part.write_bytes(b"half")  # It is written now: nothing can be freed.
     assert "No space left on device" in (await staged(one, objects, "v", "b")).away
     assert part.exists()
+
+
+async def test_X10_a_data_set_that_changes_while_it_is_fetched_holds_the_room_of_its_new_version_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quota has room for one version, not for two."""
+    one, objects = cache(tmp_path), Memory(a={"f": b"1" * 60})
+    fetch, changed = objects.fetch, b"2" * 61
+
+    async def changing(source: str, entry: Entry, start: int = 0) -> AsyncGenerator[bytes]:
+        objects.objects["datasets/a/f"] = changed
+        async for piece in fetch(source, entry, start):
+            yield piece
+
+    monkeypatch.setattr(objects, "fetch", changing)
+    a = await digest_of(one, objects, "u", "a")
+    assert content(tmp_path, "team", a) == {"f": changed}
+    assert digests(tmp_path) == {a}
+
+
+async def test_X10_the_version_that_a_changed_data_set_had_is_nobodys(tmp_path: Path) -> None:
+    """Its workload reads the new version, which another one has staged; the quota has room for both."""
+    one, objects = cache(tmp_path, 130), Memory(a={"f": b"1" * 60}, b={"f": b"b" * 60})
+    objects.breaks_after = 1
+    whole = objects.fetch
+
+    async def changing(source: str, entry: Entry, start: int = 0) -> AsyncGenerator[bytes]:
+        objects.objects["datasets/a/f"] = b"2" * 61
+        objects.breaks_after = None
+        objects.fetch = whole
+        await digest_of(one, objects, "v", "a")
+        raise Changed(entry.key)
+        yield b""
+
+    objects.fetch = changing
+    a = await digest_of(one, objects, "u", "a")
+    b = await digest_of(one, objects, "w", "b")
+    assert digests(tmp_path) == {a, b}, "what is left of the first version went"
