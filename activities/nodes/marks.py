@@ -42,20 +42,22 @@ async def look_nodes(site: Site, given: LookNodesInput) -> LookedNodes:
     site.check_cluster(given.cluster, given.cluster_uid)
     async with as_retryable_errors(), Pulse() as pulse:
         found = await _each(
-            persist(pulse, "looking at nodes", lambda name=name: _look(site, name)) for name in given.nodes
+            persist(pulse, "looking at nodes", lambda name=name: _look(site, name, given.uids.get(name, "")))
+            for name in given.nodes
         )
         return LookedNodes(nodes=tuple(found), blind=site.blind(pulse.blind))
 
 
-async def _look(site: Site, name: str) -> NodeSight:
+async def _look(site: Site, name: str, asked_uid: str) -> NodeSight:
     # The lease first: a node that is found after that existed when its lease was not renewed.
     lease = await site.kube.find(*LEASE, name, names.NODE_LEASES)
     node = await site.kube.find("v1", "Node", name)
     if node is None:
-        return NodeSight(name=name, gone=True)
+        return NodeSight(name=name, asked_uid=asked_uid, gone=True)
     mark = site.marks.faults.of(node)
     return NodeSight(
         name=name,
+        asked_uid=asked_uid,
         uid=node["metadata"]["uid"],
         renewed=str(mapping(mapping(lease).get("spec")).get("renewTime") or ""),
         fault=mark.reason if mark is not None else "",
@@ -123,7 +125,7 @@ async def _ids(site: Site, key: WorkloadKey) -> set[str]:
 
 async def _mark(site: Site, wish: NodeWish) -> NodeMarked:
     """Write the state of one node on its object, unless it does not concern this installation."""
-    done, why = NodeMarked(name=wish.name, word=wish.word), "it changes faster than it can be marked"
+    done, why = NodeMarked(name=wish.name, uid=wish.uid, word=wish.word), "it changes faster than it can be marked"
     for _ in range(CONFLICTS_BORNE):
         node = await site.kube.find("v1", "Node", wish.name)
         if node is None or node["metadata"]["uid"] != wish.uid:

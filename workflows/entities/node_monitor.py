@@ -196,7 +196,8 @@ class NodeMonitor(Entity):
         elif wanted.ask:
             self._operation = asyncio.create_task(self._ask(wanted.ask))
         elif wanted.look:
-            look = LookNodesInput(**given, nodes=tuple(one.name for one in wanted.look))
+            uids = {one.name: one.uid for one in wanted.look}
+            look = LookNodesInput(**given, nodes=tuple(uids), uids=uids)
             self._start(names.ACTIVITY_LOOK_NODES, look, LookedNodes, _looking(wanted.look), now)
 
     def _start(self, activity: str, argument: Any, result: Any, summary: str, now: datetime) -> None:

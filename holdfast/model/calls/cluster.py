@@ -708,6 +708,8 @@ class LookNodesInput(Payload):
     cluster: str
     cluster_uid: str
     nodes: tuple[str, ...]
+    uids: dict[str, str] = {}
+    """By name: the node of that name that is meant; each sight repeats it."""
 
 
 class LookedNodes(Payload):

@@ -116,6 +116,8 @@ class NodeSight(Payload):
     """Whether its silence is no reason to doubt the watch: it was doubted for long enough, or the node is Down."""
     own: Annotated[OwnMarks | None, _Unset] = None
     """At the start of a watch: the marks on its object, if the monitor may not know them."""
+    asked_uid: Annotated[str, _Unset] = ""
+    """The UID of the node that was to be looked at (live looks); empty from earlier releases."""
 
 
 class NodesSeen(Payload):
@@ -211,6 +213,8 @@ class NodeMarked(Payload):
     """The result of such a wish."""
 
     name: str
+    uid: Annotated[str, _Unset] = ""
+    """The UID of the node that was to be marked; empty from earlier releases."""
     word: NodeWord
     gone: bool = False
     refused: Outside = ""

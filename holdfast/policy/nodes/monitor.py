@@ -163,7 +163,7 @@ def looked(book: NodeBook, sights: Iterable[NodeSight], begun: datetime, blind: 
     nodes = dict(book.nodes)
     for sight in sights:
         record = nodes.get(sight.name)
-        if record is None:
+        if record is None or _is_of_another(record, sight.asked_uid):
             continue
         if sight.gone or (sight.uid and record.uid and sight.uid != record.uid):
             del nodes[sight.name]
@@ -180,7 +180,7 @@ def marked(book: NodeBook, done: Iterable[NodeMarked], now: datetime) -> NodeBoo
     nodes = dict(book.nodes)
     for one in done:
         record = nodes.get(one.name)
-        if record is None:
+        if record is None or _is_of_another(record, one.uid):
             continue
         if one.gone:
             del nodes[one.name]
@@ -189,6 +189,11 @@ def marked(book: NodeBook, done: Iterable[NodeMarked], now: datetime) -> NodeBoo
         else:
             nodes[one.name] = edit(record, told=one.word, refused="", ours=one.ours, sensitive=one.sensitive)
     return edit(book, nodes=nodes)
+
+
+def _is_of_another(record: NodeRecord, uid: str) -> bool:
+    """Whether a result is of an operation on an earlier node of the same name."""
+    return bool(uid and record.uid and uid != record.uid)
 
 
 # The consequences.

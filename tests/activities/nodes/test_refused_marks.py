@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from holdfast.activities.kube.client import Forbidden, Invalid, Kube, KubeError, WebhookFailed
-from holdfast.activities.nodes.marks import mark_nodes
+from holdfast.activities.nodes.marks import look_nodes, mark_nodes
 from holdfast.activities.site.site import Site
 from holdfast.model import Limits, NodeWish, NodeWord
-from holdfast.model.calls.cluster import MarkNodesInput
+from holdfast.model.calls.cluster import LookNodesInput, MarkNodesInput
 from tests.policy.lives.life import START
 
 REFUSALS = [
@@ -69,3 +69,15 @@ async def test_L4_a_mark_is_tried_again_at_once_when_a_webhook_did_not_answer():
     wish = NodeWish(name="b", uid="b", word=NodeWord.FAULTY, why="memory", since=START)
     done = await mark_nodes(site, MarkNodesInput(cluster="c", cluster_uid="k", nodes=(wish,)))
     assert (done.nodes[0].refused, nodes.patched) == ("", ["b"])
+
+
+@pytest.mark.row("L8", level="pure")
+async def test_L8_marks_and_looks_say_which_node_of_a_name_they_were_for():
+    nodes = Nodes("", REFUSALS[0])
+    site = Site(cast("Kube", nodes), "c", "k", "us", Limits())
+    wish = NodeWish(name="b", uid="before", word=NodeWord.FAULTY, why="memory", since=START)
+    (done,) = (await mark_nodes(site, MarkNodesInput(cluster="c", cluster_uid="k", nodes=(wish,)))).nodes
+    assert (done.uid, done.gone, nodes.patched) == ("before", True, [])
+    look = LookNodesInput(cluster="c", cluster_uid="k", nodes=("a", "b"), uids={"b": "before"})
+    sights = (await look_nodes(site, look)).nodes
+    assert [(one.name, one.uid, one.asked_uid) for one in sights] == [("a", "a", ""), ("b", "b", "before")]

@@ -310,6 +310,32 @@ def test_a_node_that_is_made_anew_is_another_one():
     assert monitor.book.nodes == {}
 
 
+@pytest.mark.parametrize("gone", [False, True])
+@ROW("L8", level="pure")
+@ROW("A17", level="pure")
+def test_L8_a_late_result_about_an_earlier_node_leaves_the_record_of_its_successor(gone: bool):
+    """The mark or the look was for A; the fault of B, which took the name meanwhile, is told before the result."""
+    sight = NodeSight(name="a", uid="B", fault="HardwareFailure", heard=at(2))
+    book = settle(on_node_news(NodeBook(), NodesSeen(at=at(2), nodes=(sight,), total=10)), TIMINGS, at(2))
+    assert (book.nodes["a"].state, book.nodes["a"].told) == (DOWN, NodeWord.NONE)
+    assert marked(book, [NodeMarked(name="a", uid="A", word=NodeWord.FAULTY, gone=gone)], at(3)) == book
+    sight = NodeSight(name="a", uid="" if gone else "A", asked_uid="A", gone=gone)
+    assert looked(book, [sight], at(1), ()) == book
+    assert [wish.uid for wish in plan(book, TIMINGS, at(3)).mark] == ["B"]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@ROW("L8", level="pure")
+def test_L8_a_node_whose_successor_is_not_told_yet_is_forgotten(gone: bool):
+    """As by a look of an earlier release, whose sight names no node that it was for."""
+    book = NodeBook(nodes={"a": NodeRecord(name="a", uid="A", since=at(0), at=at(0), fault="HardwareFailure")})
+    for asked in ("A", ""):
+        sight = NodeSight(name="a", uid="" if gone else "B", asked_uid=asked, gone=gone)
+        assert looked(book, [sight], at(1), ()).nodes == {}
+        done = NodeMarked(name="a", uid=asked, word=NodeWord.FAULTY, gone=True)
+        assert marked(book, [done], at(1)).nodes == {}
+
+
 @given(
     st.lists(
         st.tuples(
