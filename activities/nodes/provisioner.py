@@ -83,7 +83,7 @@ async def enlist(site: Site, port: Provisioning | None, given: EnlistInput) -> E
             return Enlisted(uid=uid, refused=str(refusal))
         if request.action is NodeAction.WIPE:
             try:
-                await _change(site, request.node, uid, lambda raw: node_taints.quarantine(raw, site.installation))
+                await _quarantine(site, request.node, uid)
             except _Gone:
                 return Enlisted(refused=f"there is no node {request.node} any more")
             except (Forbidden, Invalid) as error:
@@ -174,11 +174,13 @@ async def _done(
     node = await site.kube.find("v1", "Node", request.node)
     same = node is not None and node["metadata"]["uid"] == request.uid
     if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine may join as a new node.
+        if request.action is NodeAction.WIPE and node is not None:  # Its drives may be those that were not wiped.
+            await _quarantine(site, request.node, node["metadata"]["uid"])
         raise _Gone
     if request.fence:
         return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)
     if request.action is NodeAction.WIPE:  # Before its pods are listed: from now on none is added.
-        await _change(site, request.node, request.uid, lambda raw: node_taints.quarantine(raw, site.installation))
+        await _quarantine(site, request.node, request.uid)
     busy = "" if _is_begun(request) or request.force else await _pods(site, request)
     if busy:
         return Provisioned(result=Result.WAITS, said=busy, progress=request.progress)
@@ -297,6 +299,10 @@ def _living(pod: Mapping[str, Any]) -> str | None:
     if ended or owners & {"DaemonSet", "Node"} or "kubernetes.io/config.mirror" in mapping(metadata.get("annotations")):
         return None
     return f"{metadata.get('namespace')}/{metadata.get('name')}"
+
+
+async def _quarantine(site: Site, name: str, uid: str) -> None:
+    await _change(site, name, uid, lambda raw: node_taints.quarantine(raw, site.installation))
 
 
 async def _let_go(site: Site, request: NodeRequest) -> None:

@@ -71,7 +71,7 @@ class Cluster:
         if self.refused is not None:
             raise self.refused
         assert self.node is not None
-        assert (options["uid"], options["resource_version"]) == ("u", "1")
+        assert (options["uid"], options["resource_version"]) == (self.node["metadata"]["uid"], "1")
         spec = options["patch"].get("spec")
         if spec is not None:
             self.node["spec"] = {"taints": spec["taints"] or []}
@@ -196,6 +196,28 @@ async def test_L15_a_wipe_puts_the_node_into_quarantine_looks_at_its_pods_erases
     cluster.node["spec"], cluster.pods, cluster.log = {}, [], []
     assert await tried(service, cluster, request(NodeAction.WIPE)) == (Result.DONE, "all 2 drives are erased")
     assert cluster.log == [QUARANTINE, "pods", "erase d1", "erase d2", "free"], "put on again, if somebody took it off"
+
+
+@ROW("L15", level="pure")
+async def test_L15_a_node_that_replaces_one_whose_wipe_is_pending_is_not_wiped_and_stays_in_quarantine(
+    cluster: Cluster, service: Service
+):
+    """Its Node object was deleted while the service was away, and its machine registered again, without the taint."""
+    gone = "the node's object is gone, or another one has its name"
+    assert cluster.node is not None
+    cluster.node["metadata"]["uid"] = "v"
+    cluster.refused = Forbidden(403, "Forbidden", "nodes is forbidden")
+    assert await tried(service, cluster, request(NodeAction.WIPE)) == (Result.WAITS, "nodes is forbidden")
+    cluster.refused = None
+    assert await tried(service, cluster, request(NodeAction.POWER_OFF)) == (Result.REFUSED, gone)
+    assert cluster.log == []
+    assert await tried(service, cluster, request(NodeAction.WIPE)) == (Result.REFUSED, gone)
+    assert cluster.log == [QUARANTINE]
+    released = request(NodeAction.RELEASE, uid="v", why="new disks")
+    assert await tried(None, cluster, released) == (Result.DONE, "it takes pods again")
+    cluster.node = None
+    assert await tried(service, cluster, request(NodeAction.WIPE)) == (Result.REFUSED, gone)
+    assert cluster.log == [QUARANTINE, "free"]
 
 
 @ROW("L15", level="pure")
