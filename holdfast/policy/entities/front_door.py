@@ -77,7 +77,7 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
         return _deleted(resource, run, remains=remains)
     if resource.shown is not None and resource.shown.ended and not resource.held:
         return _LEAVE
-    if own and run.running:  # It is no copy, whatever its annotation says.
+    if own and run is not None and run.running:  # It is no copy, whatever its annotation says.
         return _decided_for(resource)
     if resource.life and resource.life != resource.uid:
         return Verdict(
