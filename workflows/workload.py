@@ -47,7 +47,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.loop.results import refusal
     from holdfast.policy.loop.submission import submitted, unknown_to_0_1
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
-    from holdfast.policy.sides.gang import GangScale, scaled, unsized
+    from holdfast.policy.sides.gang import GangScale, check_scale, scaled, unsized
     from holdfast.policy.sides.probe import probed
     from holdfast.policy.sides.progress import followed, is_stalled
     from holdfast.policy.status.explain import explain_of, markdown, status_of
@@ -608,7 +608,7 @@ class WorkloadWorkflow:
         self._own(change.uid)
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
-        scaled(self._spec, self._state, change)
+        check_scale(self._spec, self._state, change)
 
     @workflow.update(name=names.UPDATE_EXTEND, description="Let it run longer than its walltime said")
     def extend_walltime(self, change: WalltimeExtension) -> Status:
@@ -646,7 +646,7 @@ class WorkloadWorkflow:
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
         check_changeable(self._state)
-        check_change(self._spec, change)
+        check_change(self._spec, self._state, change)
 
     @update_policy.validator
     def _check_policy(self, change: PolicyChange) -> None:

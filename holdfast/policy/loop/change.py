@@ -10,6 +10,7 @@ from holdfast.model import ActionKind, Component, Phase, Policy, State, Timings,
 from holdfast.model.spec.policy import DEFAULT_RULE
 from holdfast.model.spec.sensitive import reruns_init
 from holdfast.policy.attempt.health import LIVE
+from holdfast.policy.sides.demand import check_growth
 from holdfast.policy.values.addressee import Addressed
 
 
@@ -142,7 +143,7 @@ def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
         raise ValueError("; ".join(each["msg"] for each in error.errors())) from None
 
 
-def check_change(spec: Workload, change: ComponentsChange) -> None:
+def check_change(spec: Workload, state: State, change: ComponentsChange) -> None:
     """Check a change before it is accepted, as a submission is checked.
 
     It is stricter than `reconfigured`, which also reads what releases before 0.3 have accepted.
@@ -151,6 +152,10 @@ def check_change(spec: Workload, change: ComponentsChange) -> None:
         ValueError: naming the field and what is allowed.
     """
     after = reconfigured(spec, change)
+    try:
+        check_growth(spec, after, state)
+    except ValueError as error:
+        raise ValueError(f"components: {error}") from None
     for one in change.components if after.sensitive else ():
         for _, wrong in reruns_init([one]):
             raise ValueError(f"components.{one.name}.{wrong}")

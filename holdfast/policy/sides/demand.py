@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from holdfast.model import Workload
+from holdfast.model import State, Workload
 from holdfast.model.entities.queue import PODS
-from holdfast.model.quantity import parse_quantity
+from holdfast.model.quantity import format_quantity, parse_quantity
 from holdfast.model.spec.lifecycle import Reactive
+from holdfast.model.words import amount_of
 
 _WHOLE: Final = 1000
 """One of something, in thousandths."""
@@ -40,6 +41,24 @@ def demand(spec: Workload, *, spares: bool = True) -> dict[str, int]:
         _add(total, largest, more)
         count += more
     return {PODS: count * _WHOLE, **total}
+
+
+def check_growth(before: Workload, after: Workload, state: State) -> None:
+    """Check that a change requests no more of a queue than it has admitted, since growth is not requested again.
+
+    Raises:
+        ValueError: if it does, naming the resource and both amounts, and saying what to do.
+    """
+    if state.turn is None or not state.turn.admitted:
+        return
+    admitted, wanted = (demand(each, spares=state.shows_waits) for each in (before, after))
+    for key, amount in wanted.items():
+        if amount > admitted.get(key, 0):
+            asked, most = (amount_of(format_quantity(each), key) for each in (amount, admitted.get(key, 0)))
+            remedy = "submit it anew" if state.outcome is not None else "suspend it, make the change, and resume it"
+            raise ValueError(
+                f"it would request {asked}: expected at most {most}, as admitted by its queue, {before.queue}: {remedy}"
+            )
 
 
 def of_pod(template: Mapping[str, Any]) -> dict[str, int]:

@@ -19,6 +19,7 @@ from holdfast.model.gang.status import CloseReason
 from holdfast.model.observation import ITS_GANG
 from holdfast.model.words import counted, shortened
 from holdfast.policy.failures.told import is_decided
+from holdfast.policy.sides.demand import check_growth
 from holdfast.policy.values.addressee import Addressed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import GangBegun, GangParted, GangResized, GangScaled, GangTold, GangUnsized
@@ -112,6 +113,21 @@ def scaled(spec: Workload, state: State, change: GangScale) -> Workload:
         return spec.resized(least, change.max)
     except ValidationError as error:
         raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
+
+
+def check_scale(spec: Workload, state: State, change: GangScale) -> None:
+    """Check a new size before it is accepted.
+
+    It is stricter than `scaled`, which also reads what earlier releases have accepted.
+
+    Raises:
+        ValueError: as `scaled` does, and if its queue has admitted less.
+    """
+    after = scaled(spec, state, change)
+    try:
+        check_growth(spec, after, state)
+    except ValueError as error:
+        raise ValueError(f"max: {change.max}: {error}") from None
 
 
 def unsized(spec: Workload, state: State, event: GangUnsized) -> Workload:

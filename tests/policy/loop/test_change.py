@@ -216,11 +216,11 @@ def test_D5_a_change_may_not_make_a_kubelet_run_sensitive_work_again(field: str)
     spec = Workload(name="train", cluster="dev", components=(before,), sensitive=True)
     change = ComponentsChange(components=(fetching(again, "pe:2"),))
     with pytest.raises(ValueError, match=r"components\.pe-1\.template\.spec\.initContainers\[0\]\.") as caught:
-        check_change(spec, change)
+        check_change(spec, State(since=NOW, policy=spec.policy), change)
     assert "sensitive work is not run again without a person's word" in str(caught.value)
     assert reconfigured(spec, change).sensitive, "what an earlier release has accepted stays readable"
-    check_change(spec, ComponentsChange(components=(fetching(once, "pe:2"),)))
-    check_change(spec.model_copy(update={"sensitive": False}), change)
+    check_change(spec, State(since=NOW, policy=spec.policy), ComponentsChange(components=(fetching(once, "pe:2"),)))
+    check_change(spec.model_copy(update={"sensitive": False}), State(since=NOW, policy=spec.policy), change)
 
 
 def test_the_workload_that_comes_of_it_is_checked_whole():

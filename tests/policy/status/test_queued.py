@@ -9,6 +9,9 @@ import pytest
 
 from holdfast.model import OperationKind, Phase, Reason
 from holdfast.model.entities.queue import QueueNews, QueueOrder, Standing
+from holdfast.model.gang.state import Gang
+from holdfast.policy.loop.change import ComponentsChange, check_change, reconfigured
+from holdfast.policy.sides.gang import GangScale, check_scale, scaled
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.status.queued import first_turn, owed
 from holdfast.policy.values.edit import edit
@@ -221,6 +224,54 @@ def test_why_it_waits_is_what_its_queue_says() -> None:
     life.told(admit=False, why="its queue is full: it remembers at most 5,000 workloads")
     assert life.made == []
     assert life.state.message.startswith("its queue is full")
+
+
+@ROW("L9", level="pure")
+def test_L9_a_gang_grows_beyond_what_its_queue_has_admitted_only_once_it_asks_anew() -> None:
+    life = Queued(gang=Gang(min=2, max=4, spares=1))
+    life.state = edit(life.state, shows_waits=True)
+    check_scale(life.spec, life.state, GangScale(max=8))  # It waits, and asks for whatever size it has.
+    life.let_in().sees(running=2)
+    for size in (GangScale(max=4), GangScale(max=1), GangScale(max=4, min=4)):
+        check_scale(life.spec, life.state, size)
+    with pytest.raises(ValueError, match="max: 7") as refused:
+        check_scale(life.spec, life.state, GangScale(max=7))
+    assert str(refused.value) == (
+        "max: 7: it would request 8 pods: expected at most 5 pods, as admitted by its queue, gpus: "
+        "suspend it, make the change, and resume it"
+    )
+    assert scaled(life.spec, life.state, GangScale(max=7)), "what an earlier release has accepted stays readable"
+    life.tell(Suspended("to grow"))
+    life.hears()
+    check_scale(life.spec, life.state, GangScale(max=7))
+    life.spec = scaled(life.spec, life.state, GangScale(max=7))
+    life.tell(Resumed("larger"))
+    news = life.hears()
+    assert news is not None
+    assert (news.standing, news.demand, life.made) == (ASKS, {"pods": 8000}, [1])
+
+
+@ROW("L9", level="pure")
+def test_L9_a_component_may_not_request_more_than_its_queue_has_admitted() -> None:
+    life = Queued()
+
+    def requesting(cpu: str) -> ComponentsChange:
+        component = life.spec.components[0]
+        container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        template = {**component.template, "spec": {"template": {"spec": {"containers": [container]}}}}
+        return ComponentsChange(components=(component.model_copy(update={"template": template}),))
+
+    check_change(life.spec, life.state, requesting("2"))
+    life.spec = reconfigured(life.spec, requesting("2"))
+    life.let_in().sees(running=2)
+    check_change(life.spec, life.state, requesting("1"))
+    with pytest.raises(ValueError, match="components: ") as refused:
+        check_change(life.spec, life.state, requesting("2500m"))
+    told = "components: it would request 5 cpu: expected at most 4 cpu, as admitted by its queue, gpus: "
+    assert str(refused.value) == told + "suspend it, make the change, and resume it"
+    over = edit(life.state, outcome=Phase.FAILED)
+    with pytest.raises(ValueError, match="gpus: submit it anew"):
+        check_change(life.spec, over, requesting("2500m"))
 
 
 def test_one_that_no_queue_lets_in_owes_nobody_a_word() -> None:

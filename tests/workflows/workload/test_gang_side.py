@@ -13,6 +13,7 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from holdfast import names
 from holdfast.model import Workload
+from holdfast.model.entities.queue import QueueOrder
 from holdfast.model.gang.orders import GangEnding, GangOutcome
 from holdfast.model.gang.state import Gang
 from holdfast.model.gang.status import CloseReason
@@ -116,6 +117,23 @@ async def test_T6_it_is_scaled_while_it_runs_and_a_later_attempt_has_that_size(e
         await begun(run, 2)
         assert run.cluster.begun[-1].gang.max == 5
         assert len(run.cluster.scaled) == 1, "it was made with that size"
+        await handle.signal(names.SIGNAL_CANCEL)
+        await handle.result()
+        await replays(handle)
+
+
+@ROW("L9", level="e2e")
+async def test_L9_a_gang_grows_no_further_than_its_queue_has_admitted(environment: Environment):
+    async with environment() as run:
+        spec = elastic().model_copy(update={"queue": "gpus", "queued": True})
+        handle: Any = await run.start(spec)
+        order = QueueOrder(uid=(await handle.describe()).run_id, turn=1, admit=True, why="queue gpus lets it in")
+        await handle.signal(names.SIGNAL_QUEUE, order)
+        await run.running(handle)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update(names.UPDATE_SCALE, {"max": 5})
+        assert "max: 5: it would request 5 pods: expected at most 3 pods" in str(refused.value.cause)
+        assert await handle.execute_update(names.UPDATE_SCALE, {"max": 2}, result_type=dict) == {"min": 2, "max": 2}
         await handle.signal(names.SIGNAL_CANCEL)
         await handle.result()
         await replays(handle)
