@@ -97,10 +97,8 @@ def _cancelled(graph: Graph, reason: Any = "", uid: Any = "", *_: Any) -> str:
 
 def latest_begin(run: PastRun) -> GangBegin | None:
     """Return the attempt that a rendezvous served last."""
-    inputs = [word.arguments[0] for word in run.words if word.name == names.SIGNAL_ATTEMPT and word.arguments]
-    started = _mapping(run.arguments[0] if run.arguments else None)
-    inputs.insert(0, {key: value for key, value in started.items() if key != "memory"})
-    found = [begin for begin in (parsed(GangBegin, each) for each in inputs) if begin is not None]
+    inputs = [run.arguments, *(word.arguments for word in run.words if word.name == names.SIGNAL_ATTEMPT)]
+    found = [begin for begin in map(_begin_of, inputs) if begin is not None]
     return max(found, key=lambda begin: (begin.submitted_at, begin.attempt), default=None)
 
 
@@ -125,13 +123,37 @@ def attempt_is_over(runs: Sequence[PastRun], begin: GangBegin) -> bool:
 
 
 def sized(begin: GangBegin, runs: Sequence[PastRun]) -> GangBegin:
-    """Return the attempt with the size that the gang was given last."""
-    for run in runs:
-        word = run.latest(names.UPDATE_RESIZE)
-        size = parsed(GangSize, word.arguments[0]) if word is not None and word.arguments else None
-        if size is not None and size.min <= size.max:
-            return edit(begin, gang=edit(begin.gang, min=size.min, max=size.max))
-    return begin
+    """Return the attempt with the last size that its gang was given; sizes of earlier attempts do not count.
+
+    Args:
+        begin: the attempt.
+        runs: the runs of its rendezvous, the latest first, back to the first whose memory is certain.
+    """
+    gang, serves = begin.gang, False
+    for run in reversed(runs):
+        memory, _ = rendezvous_memory(run)
+        if memory is not None and memory.state.run_id == begin.run_id:
+            gang = memory.state.gang
+        serves = serves or _begins(run.arguments, begin)
+        for word in run.words:
+            if word.name == names.SIGNAL_ATTEMPT:
+                serves = serves or _begins(word.arguments, begin)
+            elif word.name == names.UPDATE_RESIZE and serves:
+                size = parsed(GangSize, word.arguments[0]) if word.arguments else None
+                if size is not None and size.min <= size.max:
+                    gang = edit(gang, min=size.min, max=size.max)
+    return edit(begin, gang=gang)
+
+
+def _begins(arguments: Sequence[Any], begin: GangBegin) -> bool:
+    """Whether the input of a run, or of a signal, is this attempt."""
+    found = _begin_of(arguments)
+    return found is not None and found.run_id == begin.run_id
+
+
+def _begin_of(arguments: Sequence[Any]) -> GangBegin | None:
+    given = _mapping(arguments[0] if arguments else None)
+    return parsed(GangBegin, {key: value for key, value in given.items() if key != "memory"})
 
 
 def _read(model: type[M], document: Any, workflow_id: str) -> M | None:

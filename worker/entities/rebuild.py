@@ -167,10 +167,9 @@ async def prepare_rendezvous(client: Client, workflow_id: str) -> Start | None:
 
 
 def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, now: datetime) -> GangState:
-    run_id = f"{begin.workload_uid}-{begin.attempt}"
-    state = begun(begin.gang, run_id, begin.attempt, now)
+    state = begun(begin.gang, begin.run_id, begin.attempt, now)
     if memory is not None:
-        same = memory.state.run_id == run_id
+        same = memory.state.run_id == begin.run_id
         state = edit(memory.state, gang=begin.gang) if same else edit(state, revision=memory.state.revision)
     return rebuilt_gang(state, events, now)
 

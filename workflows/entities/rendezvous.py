@@ -286,7 +286,7 @@ def _begin_of(given: GangBegin) -> GangBegin:
 
 
 def _nobody(given: GangBegin, now: datetime) -> GangState:
-    return begun(given.gang, f"{given.workload_uid}-{given.attempt}", given.attempt, now)
+    return begun(given.gang, given.run_id, given.attempt, now)
 
 
 def _refused(message: str) -> ApplicationError:

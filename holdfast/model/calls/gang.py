@@ -58,6 +58,11 @@ class GangBegin(Payload):
     attempt: Annotated[int, Field(ge=1)]
     gang: Annotated[Gang, BeforeValidator(_known_of_gang)]
 
+    @property
+    def run_id(self) -> str:
+        """Its name in the state of the gang."""
+        return f"{self.workload_uid}-{self.attempt}"
+
 
 class GangEnd(Payload):
     """An attempt ends, for reasons of the workload's own: argument of the signal `end`."""

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import names
 from holdfast.activities.entities import last_documents
-from holdfast.activities.entities.executions import PastRun
+from holdfast.activities.entities.executions import PastRun, Word
 from holdfast.model import packed as packing
-from holdfast.model.calls.gang import GangBegin, RendezvousMemory
+from holdfast.model.calls.gang import GangBegin, RendezvousInput, RendezvousMemory
 from holdfast.model.entities.broker import Broker
 from holdfast.model.entities.graph import Graph, GraphNode
 from holdfast.model.entities.queue import Queue
@@ -93,3 +93,71 @@ def test_D2_the_memory_of_a_rendezvous_is_read_where_it_is_packed():
         assert (found is not None and found.generation, sure) == (41, True)
         assert last_documents.latest_begin(run_of(each)) == begin
     assert last_documents.rendezvous_memory(run_of({**wire, "memory": DAMAGED})) == (None, False)
+
+
+def wire(begin: GangBegin, gang: Gang | None = None) -> dict[str, Any]:
+    """Return the input of a run that serves an attempt, whose gang had been resized if a size is given."""
+    memory = RendezvousMemory(state=begun(gang, begin.run_id, begin.attempt, NOW)) if gang is not None else None
+    return RendezvousInput(**dict(begin), memory=memory).model_dump(mode="json")
+
+
+def served(begin: GangBegin) -> Word:
+    return Word(names.SIGNAL_ATTEMPT, (begin.model_dump(mode="json"),))
+
+
+def resized(least: int, most: int) -> Word:
+    return Word(names.UPDATE_RESIZE, ({"min": least, "max": most},))
+
+
+FIRST = GangBegin.model_validate({**BEGIN, "gang": Gang(min=4, max=4)})
+SECOND = edit(FIRST, attempt=2)
+
+
+@ROW
+@pytest.mark.row("T6", level="pure")
+@pytest.mark.parametrize(
+    ("begin", "runs", "size"),
+    [
+        pytest.param(FIRST, [PastRun("a", (wire(FIRST),), {})], (4, 4), id="as it began"),
+        pytest.param(FIRST, [PastRun("a", (wire(FIRST),), {}, (served(FIRST), resized(2, 3)))], (2, 3), id="resized"),
+        pytest.param(
+            FIRST,
+            [PastRun("a", (wire(FIRST),), {}, (served(FIRST), resized(2, 3), served(FIRST)))],
+            (2, 3),
+            id="resized, and announced again",
+        ),
+        pytest.param(FIRST, [PastRun("b", (wire(FIRST, Gang(min=2, max=2)),), {})], (2, 2), id="continued as new"),
+        pytest.param(
+            FIRST,
+            [PastRun("b", (wire(FIRST, Gang(min=2, max=2)),), {}, (resized(1, 3),))],
+            (1, 3),
+            id="continued as new, and resized again",
+        ),
+        pytest.param(
+            FIRST,
+            [
+                PastRun("b", ({**wire(FIRST), "memory": DAMAGED},), {}),
+                PastRun("a", (wire(FIRST),), {}, (served(FIRST), resized(2, 2))),
+            ],
+            (2, 2),
+            id="resized in the run before a damaged one",
+        ),
+        pytest.param(
+            SECOND,
+            [PastRun("a", (wire(FIRST),), {}, (served(FIRST), resized(6, 8), served(SECOND)))],
+            (4, 4),
+            id="an earlier attempt was resized",
+        ),
+        pytest.param(
+            SECOND,
+            [PastRun("b", (wire(FIRST, Gang(min=6, max=8)),), {}, (served(SECOND),))],
+            (4, 4),
+            id="an earlier attempt was resized in an earlier run",
+        ),
+    ],
+)
+def test_D2_T6_a_gang_begun_anew_has_the_last_size_of_its_attempt(
+    begin: GangBegin, runs: list[PastRun], size: tuple[int, int]
+):
+    found = last_documents.sized(begin, runs).gang
+    assert (found.min, found.max) == size
