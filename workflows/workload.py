@@ -58,7 +58,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.values.edit import edit
     from holdfast.policy.values.events import RequeueRequest
     from holdfast.policy.verdicts.strip import StripRequest, check_strip
-    from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
+    from holdfast.policy.verdicts.walltime import WalltimeExtension, check_extension, extended, extension
     from holdfast.workflows import patches
     from holdfast.workflows.clock import Clock, asked_at, task_time
     from holdfast.workflows.entity import Timer, read, refuse_memory
@@ -626,7 +626,7 @@ class WorkloadWorkflow:
         self._own(change.uid)
         if self._spec is None or self._state is None:
             raise ApplicationError("the workload is invalid", type=names.ERROR_INVALID_WORKLOAD)
-        extension(self._spec, self._state, change)
+        check_extension(self._spec, self._state, change)
 
     @workflow.update(name=names.UPDATE_STRIP, description="Take finalizers off what a forced removal cannot remove")
     def strip_finalizers(self, request: StripRequest) -> None:

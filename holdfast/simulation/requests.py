@@ -13,7 +13,7 @@ from holdfast.policy.values.events import (
     Suspended,
     WalltimeExtended,
 )
-from holdfast.policy.verdicts.walltime import WalltimeExtension, extended, extension
+from holdfast.policy.verdicts.walltime import WalltimeExtension, check_extension, extended
 from holdfast.simulation.script.events import Asked, Extend, Preempt, Requeue
 
 
@@ -28,7 +28,7 @@ def wish(spec: Workload, state: State, name: str, what: Asked) -> tuple[State, E
             seconds = within.total_seconds() if within is not None else None
             return state, Suspended(what.note, preempted=True, within=seconds)
         case "extend", Extend(by=by):
-            total = extension(spec, state, WalltimeExtension(by=format_duration(by)))
+            total = check_extension(spec, state, WalltimeExtension(by=format_duration(by)))
             return extended(state, total), WalltimeExtended(total, what.note)
         case "requeue", Requeue():
             return state, RequeueAsked(request(what, state.requeues))

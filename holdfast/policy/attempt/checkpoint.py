@@ -223,6 +223,14 @@ def is_conflict(state: State) -> bool:
     return state.checkpoint is not None and state.checkpoint.conflict is not None
 
 
+def is_ending(state: State) -> bool:
+    """Whether the walltime is ending the attempt, and its pods have not all saved."""
+    request, attempt = state.checkpoint, state.attempt
+    if request is None or request.conflict is None or attempt is None or attempt.stage is Stage.GONE:
+        return False
+    return request.attempt == attempt.number and request.state is not CheckpointState.COMPLETE
+
+
 def expired(state: State) -> tuple[Failure, str] | None:
     """Return the walltime failure that ends the workload, if its pods did not save within their grace period."""
     request, attempt = state.checkpoint, state.attempt

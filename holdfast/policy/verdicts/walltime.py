@@ -25,6 +25,7 @@ from holdfast.model import (
     parse_duration,
 )
 from holdfast.model.words import shortened, with_note
+from holdfast.policy.attempt.checkpoint import is_ending
 from holdfast.policy.attempt.health import LIVE, current
 from holdfast.policy.attempt.replace import due_replacements
 from holdfast.policy.attempt.success import reached
@@ -181,6 +182,20 @@ def extension(spec: Workload, state: State, change: WalltimeExtension) -> float:
             f"lifecycle.extendableTo {bound}; a running pod's activeDeadlineSeconds can only be lowered"
         )
     return state.extended + by.total_seconds()
+
+
+def check_extension(spec: Workload, state: State, change: WalltimeExtension) -> float:
+    """Check an extension before it is accepted, and return what `extension` does.
+
+    It is stricter than `extension`, which also reads what earlier releases have accepted.
+
+    Raises:
+        ValueError: as `extension` does, and if the walltime is over and its pods are ending without a whole checkpoint.
+    """
+    total = extension(spec, state, change)
+    if is_ending(state):
+        raise ValueError("its walltime is over, and its pods are ending: extend it once it is suspended, if they save")
+    return total
 
 
 def extended(state: State, total: float) -> State:

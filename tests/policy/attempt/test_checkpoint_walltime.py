@@ -21,6 +21,7 @@ from holdfast.model.calls.cluster import Removed
 from holdfast.policy.attempt.checkpoint import is_conflict
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, CheckpointAsked, Resumed, Suspended
+from holdfast.policy.verdicts.walltime import WalltimeExtension, check_extension, extension
 from tests.policy.attempt.test_checkpoint import PREEMPTED, come, quota, resumed_from, saving
 from tests.policy.lives.life import Life
 
@@ -165,3 +166,28 @@ def test_L19_the_operation_itself_comes_back_as_the_walltime_ends():
     life.answers(working=4).settle()
     assert is_conflict(life.state)
     assert life.kinds()[-2:] == ["observe", "remove"]
+
+
+@ROW("L18", level="pure")
+@ROW("L19", level="pure")
+def test_L18_L19_what_is_ending_is_extended_only_once_it_has_saved_and_is_suspended():
+    life = Life(
+        edit(saving(), lifecycle=Bounded(walltime=WALLTIME, extendable_to=2 * WALLTIME)),
+        hold={OperationKind.CHECKPOINT, OperationKind.REMOVE},
+    ).runs()
+    more = WalltimeExtension(by="30m")
+    life.after(minutes=25)
+    life.tell(PREEMPTED)
+    assert check_extension(life.spec, life.state, more) == WALLTIME.total_seconds()
+    life.after(minutes=5)
+    with pytest.raises(ValueError, match="its walltime is over") as refused:
+        check_extension(life.spec, life.state, more)
+    assert str(refused.value) == (
+        "its walltime is over, and its pods are ending: extend it once it is suspended, if they save"
+    )
+    assert extension(life.spec, life.state, more), "what an earlier release has accepted stays readable"
+    removed(life, done=4)
+    assert life.state.phase is Phase.SUSPENDED
+    assert check_extension(life.spec, life.state, more) == WALLTIME.total_seconds()
+    life.tell(Resumed()).sees(running=4)
+    assert check_extension(life.spec, life.state, more) == WALLTIME.total_seconds()
