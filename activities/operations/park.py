@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from holdfast import formats, names
-from holdfast.activities.facts.objects import turn_of
+from holdfast.activities.facts.objects import launch_of, turn_of
 from holdfast.activities.facts.pods import pod_facts
 from holdfast.activities.facts.snapshot import ENDED
 from holdfast.activities.kube.client import (
@@ -34,7 +34,7 @@ from holdfast.activities.objects.inject import InjectionError, Placement, inject
 from holdfast.activities.objects.make import is_owned
 from holdfast.activities.objects.placement import merged
 from holdfast.activities.operations.observe import look
-from holdfast.activities.operations.replace import REFUSED_TOLD, force_pods, told_of
+from holdfast.activities.operations.replace import REFUSED_TOLD, force_pods, launch_in, told_of
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.anchor import is_ours, key_of
 from holdfast.activities.site.closed import withdrawn
@@ -316,9 +316,16 @@ async def _still_permitted(site: Site, given: UnparkInput) -> None:
 
 
 async def _resumed(site: Site, given: UnparkInput, component: Component) -> list[str]:
-    """Resume each unfinished Job of a component that is not resumed yet; return the names of those to check again."""
+    """Resume each unfinished Job of a component that is not resumed yet; return the names of those to check again.
+
+    A Job of an earlier launch is left as it is: the replacement that follows removes it.
+    """
     plan = planned(component, given.target.workload_uid, given.attempt)
-    jobs = await _unfinished(site, given, plan, unsigned)
+    jobs = [
+        one
+        for one in await _unfinished(site, given, plan, unsigned)
+        if launch_of(one) >= launch_in(given, component.name, _index(plan, one))
+    ]
     asleep = component.template.get("spec", {}).get("suspend") is True
     left = [one for one in jobs if not _is_going(one) and not _is_at(one, given.turn, suspended=asleep)]
 
@@ -336,11 +343,15 @@ async def _resumed(site: Site, given: UnparkInput, component: Component) -> list
     return [f"{plan.kind} {one['metadata']['name']}" for one in left]
 
 
+def _index(plan: PlannedComponent, job: Object) -> int | None:
+    return None if plan.copies is None else plan.object_names.index(job["metadata"]["name"])
+
+
 def _wanted(
     site: Site, given: UnparkInput, component: Component, plan: PlannedComponent, job: Object
 ) -> dict[str, Any]:
     """Return the pod template that would be sent if a Job were made now."""
-    index = None if plan.copies is None else plan.object_names.index(job["metadata"]["name"])
+    index = _index(plan, job)
     try:
         sent = inject(
             component,

@@ -27,7 +27,7 @@ from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import Pulse, Site, as_retryable_errors, is_broken_off, persist, user_of
 from holdfast.model import Component, Failure, ObjectRef
-from holdfast.model.calls.cluster import PlannedComponent, Replaced, ReplaceInput, Target, planned
+from holdfast.model.calls.cluster import PlannedComponent, Replaced, ReplaceInput, Target, UnparkInput, planned
 from holdfast.model.life.state import STANDSTILL
 
 _POLL_FIRST = 0.1
@@ -197,14 +197,14 @@ async def _old_objects(site: Site, given: ReplaceInput, plan: PlannedComponent) 
     return [
         one
         for index, one in zip(indices, found, strict=True)
-        if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < _launch(given, plan.name, index)
+        if one is not None and is_owned(one, given.owner_uid) and launch_of(one) < launch_in(given, plan.name, index)
     ]
 
 
-def _launch(given: ReplaceInput, component: str, index: int | None) -> int:
-    """Return which launch of a component, or of one of its copies, is made."""
+def launch_in(given: ReplaceInput | UnparkInput, component: str, index: int | None) -> int:
+    """Return the current launch of a component, or of one of its copies; an object of an earlier one is removed."""
     alone = given.copy_launches.get(component, {}).get(index) if index is not None else None
-    return given.launches[component] + (alone.launch if alone is not None else 0)
+    return given.launches.get(component, 0) + (alone.launch if alone is not None else 0)
 
 
 async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> list[PodTrace]:
@@ -221,7 +221,7 @@ async def _old_pods(site: Site, given: ReplaceInput, component: Component) -> li
         index = copy_of(pod)
         if only is not None and index not in only:
             return None
-        return pod_trace(pod) if launch_of(pod) < _launch(given, component.name, index) else None
+        return pod_trace(pod) if launch_of(pod) < launch_in(given, component.name, index) else None
 
     pods = (await site.kube.list("v1", "Pod", given.target.namespace, labels=labels, keep=old))["items"]
     plan = planned(component, given.target.workload_uid, given.attempt)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import names
+from holdfast.activities.facts.objects import launch_of
 from holdfast.activities.kube.client import Object
 from holdfast.model import Component, PodSet, SchedulingGate, Toleration
+from holdfast.model.calls.plan import CopyLaunch
 from tests.activities.bench import Bench, config, eventually, job
 from tests.activities.operations.test_clear import copied, end, pod_of, uids
 from tests.activities.operations.test_replace import changes, finalize, said
@@ -92,6 +94,35 @@ async def test_J14_what_is_resumed_is_the_same_and_has_what_admission_gave(copie
     await eventually(again, 30)
     ended = await job_of(bench, "w-0")
     assert "queue" not in ended["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.row("J11", level="e2e")
+@pytest.mark.parametrize(
+    ("launches", "copies_alone", "asleep"),
+    [({"w": 1, "driver": 0}, {}, {"w-1", "w-2"}), ({}, {"w": {1: CopyLaunch(launch=1, restarts=1)}}, {"w-1"})],
+)
+async def test_J11_what_is_to_be_made_again_is_not_resumed_as_what_follows_it(
+    copies: Bench, launches: dict[str, int], copies_alone: dict[str, dict[int, CopyLaunch]], asleep: set[str]
+):
+    """A replacement was broken off by the suspension before all old Jobs were deleted; it goes on after this."""
+    bench = copies
+    assert (await bench.park()).done
+    assert (await bench.unpark(launches=launches, copy_launches=copies_alone)).done
+    for name in ("driver", "w-1", "w-2"):
+        found = await job_of(bench, name)
+        assert found["spec"]["suspend"] is (name in asleep)
+        assert found["spec"]["template"]["metadata"]["labels"][names.LABEL_LAUNCH] == "0"
+    awake = sorted({"driver", "w-1", "w-2"} - asleep)
+
+    async def again() -> bool:
+        return await going(bench) == awake
+
+    await eventually(again, 30)
+    only = {name: tuple(known) for name, known in copies_alone.items()}
+    replaced = await bench.replace(launches={"w": launches.get("w", 0)}, copies=only, copy_launches=copies_alone)
+    assert (replaced.failure, replaced.left) == (None, ())
+    made = {name: await job_of(bench, name) for name in asleep}
+    assert {name: launch_of(one["spec"]["template"]) for name, one in made.items()} == dict.fromkeys(asleep, 1)
 
 
 async def test_scheduling_gates_can_be_given_as_it_is_resumed(bench: Bench):
