@@ -22,7 +22,7 @@ from holdfast.model.spec.checkpoint import CheckpointRequest, Saved
 from holdfast.model.spec.component import PodSet
 from holdfast.model.spec.policy import Limits, SharedPolicy
 from holdfast.model.vocabulary import Parking, Phase, Reason
-from holdfast.model.words import Outside
+from holdfast.model.words import Outside, with_note
 
 CAUSES_KEPT = 50
 INTERVALS_KEPT = 32
@@ -236,6 +236,11 @@ class Intent(Payload):
     """The time until which a preemption waits for its checkpoint."""
     checkpoint: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     """Whether it must save its state and keep running."""
+
+    @property
+    def why_suspended(self) -> str:
+        """Why it is to be suspended, with the words of whoever asked for it."""
+        return with_note("preempted" if self.suspend_reason is Reason.PREEMPTED else "suspended", self.note)
 
 
 class Held(Payload):

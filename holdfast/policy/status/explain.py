@@ -585,7 +585,7 @@ def _unblock(spec: Workload, state: State) -> str:
         return f"whoever operates the cluster must serve that version again (its CustomResourceDefinition); or {cancel}"
     if is_at_nothing(state):
         return f"scale it up again (`kubectl scale`), or {cancel}"
-    if state.phase is Phase.SUSPENDED:
+    if state.phase is Phase.SUSPENDED and state.intent.suspend:
         return _command("resume", spec)
     if is_staging(state) and is_paused(state):
         return f"repair the store: `holdfast doctor` says what is wrong with it; {retry} skips the pause"

@@ -96,6 +96,10 @@ def _wants(state: State, now: datetime) -> bool:
 def _told_why(state: State, turn: Turn, now: datetime) -> State:
     """Show why a workload waits, in the phase in which nothing of it is in the cluster."""
     if turn.admitted or not turn.asks:
+        intent, waited = state.intent, state.phase is Phase.SUSPENDED and state.reason is Reason.QUEUED
+        if state.shows_waits and waited and intent.suspend:
+            # It was suspended again while it waited to be resumed in place.
+            return enter(state, Phase.SUSPENDED, intent.suspend_reason, intent.why_suspended, now)
         return state
     attempt = state.attempt
     if attempt is not None and attempt.stage is not Stage.GONE:

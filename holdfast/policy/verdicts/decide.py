@@ -103,8 +103,7 @@ def decide(spec: Workload, state: State, now: datetime) -> Decision:
     attempt = state.attempt
     removing = attempt is not None and attempt.stage in REMOVING
     if state.intent.suspend and state.phase not in {Phase.SUSPENDED, Phase.SUSPENDING}:
-        preempted = state.intent.suspend_reason is Reason.PREEMPTED
-        why = with_note("preempted" if preempted else "suspended", state.intent.note)
+        why = state.intent.why_suspended
         # A workload that has succeeded has freed its place: there is nothing to save or suspend, and what is complete
         # would be deleted and run again (rows L32, J14). Runs of earlier releases go on as they began.
         done = _succeeded(spec, state) if state.shows_waits or spec.checkpoint is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import OperationKind, Phase, Reason
+from holdfast.model import OperationKind, Phase, Reason, SuspendMode
 from holdfast.model.entities.queue import QueueNews, QueueOrder, Standing
 from holdfast.model.gang.state import Gang
 from holdfast.policy.loop.change import ComponentsChange, check_change, reconfigured
@@ -133,6 +133,30 @@ def test_what_is_resumed_asks_anew_and_says_that_it_waits() -> None:
     assert life.made == [1], "what was said to its first request is no answer to its second"
     life.told()
     assert life.made == [1, 2]
+
+
+@ROW("L9", level="pure")
+@ROW("J14", level="pure")
+def test_L9_J14_what_is_suspended_again_while_it_waits_to_be_resumed_in_place_waits_for_no_queue() -> None:
+    policy = POLICIES["on_node_failure"]
+    life = Queued(policy=edit(policy, deletion=edit(policy.deletion, suspend=SuspendMode.IN_PLACE)))
+    life.state = edit(life.state, shows_waits=True)  # As every run does that begins now.
+    life.let_in().sees(running=2)
+    life.tell(Suspended("making room", preempted=True)).tell(Resumed())
+    assert (life.state.phase, life.state.reason) == (Phase.SUSPENDED, Reason.QUEUED)
+    assert life.state.attempt is not None
+    assert life.state.attempt.suspended
+    assert explain_of(life.spec, life.state, life.now).unblock.startswith("free quota in queue gpus, or wait")
+    life.tell(Suspended("not now"))
+    assert (life.state.phase, life.state.reason) == (Phase.SUSPENDED, Reason.SUSPEND_REQUESTED)
+    told = explain_of(life.spec, life.state, life.now)
+    assert (told.why, told.unblock) == ("suspended: not now", "`holdfast resume default/train-llm`")
+    life.hears()
+    assert life.said[-1] == (2, RELEASED)
+    life.tell(Resumed())
+    assert (life.state.phase, life.state.reason) == (Phase.SUSPENDED, Reason.QUEUED)
+    life.let_in()
+    assert (life.state.phase, life.made) == (Phase.RUNNING, [1])
 
 
 @ROW("L26", level="pure")
