@@ -92,6 +92,11 @@ def kept_out(state: State) -> str:
     return (state.turn.says or "it waits in its queue") if state.turn is not None and not state.turn.admitted else ""
 
 
+def awaits_kueue(state: State) -> bool:
+    """Whether Kueue counts its quota, and its custom resource is suspended until Kueue admits it (row F8)."""
+    return state.kueue_admits and state.shows_waits and state.asked is not None and state.asked.suspend
+
+
 def next_cycle(state: State, now: datetime) -> State:
     """Return the state in the next cycle, if it is time for one."""
     waits = state.pause_until is not None and now < state.pause_until and not state.intent.retry

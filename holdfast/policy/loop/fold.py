@@ -12,7 +12,7 @@ from holdfast.model.observation import Asked
 from holdfast.model.words import shortened, with_note
 from holdfast.policy.attempt.health import LIVE, pause_of, timings
 from holdfast.policy.attempt.replace import joined
-from holdfast.policy.attempt.requeue import is_queued
+from holdfast.policy.attempt.requeue import awaits_kueue, is_queued
 from holdfast.policy.attempt.requeue import on_requeue_request as requeue_asked
 from holdfast.policy.attempt.requeue import pause as paused
 from holdfast.policy.failures.blindness import union
@@ -121,6 +121,10 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
                 state = edit(state, preempted_at=now)
             return cause(state, reason, with_note("preempted" if preempted else "suspend was asked for", note), now)
         case Resumed(note):
+            if state.asked is not None and intent.suspend and awaits_kueue(state):
+                kind = state.asked.kind
+                why = f"resume was asked for, but Kueue has not admitted it: spec.suspend of its {kind} is true"
+                return cause(state, Reason.RESUMED, why, now)
             state = edit(state, intent=edit(intent, suspend=False, note="", within=None))
             if state.checkpoint is not None and state.checkpoint.answered:
                 # The next suspension asks for a new checkpoint.

@@ -52,7 +52,7 @@ from holdfast.policy.attempt.health import (
 from holdfast.policy.attempt.order import waits
 from holdfast.policy.attempt.park import shown, waits_to_return
 from holdfast.policy.attempt.replace import due_replacements
-from holdfast.policy.attempt.requeue import is_queued, kept_out
+from holdfast.policy.attempt.requeue import awaits_kueue, is_queued, kept_out
 from holdfast.policy.attempt.requeue import pause as paused
 from holdfast.policy.attempt.scale import is_at_nothing, overrun
 from holdfast.policy.attempt.success import wanted
@@ -250,6 +250,8 @@ def _why(spec: Workload, state: State) -> str:
         return f"{why}; {waits}" if waits and state.unhealthy.failure.reason in _REMEDIES else why
     if waits:
         return waits
+    if state.phase is Phase.SUSPENDED and awaits_kueue(state):
+        return f"it waits for Kueue to admit it to queue {spec.queue}"
     attempt = state.attempt
     if state.reason is Reason.SUFFICIENT_PODS_READY and attempt is not None and attempt.stage is Stage.SUBMITTED:
         unready = not_ready(spec, state)
@@ -585,6 +587,9 @@ def _unblock(spec: Workload, state: State) -> str:
         return f"whoever operates the cluster must serve that version again (its CustomResourceDefinition); or {cancel}"
     if is_at_nothing(state):
         return f"scale it up again (`kubectl scale`), or {cancel}"
+    if state.phase is Phase.SUSPENDED and awaits_kueue(state):
+        see = f"`kubectl -n {spec.namespace} describe workloads.kueue.x-k8s.io` says what it lacks"
+        return f"free quota in Kueue's queue {spec.queue}, or wait: {see}"
     if state.phase is Phase.SUSPENDED and state.intent.suspend:
         return _command("resume", spec)
     if is_staging(state) and is_paused(state):

@@ -22,6 +22,7 @@ from holdfast.model import (
     Timings,
 )
 from holdfast.model.labels import KUEUE_QUEUE
+from holdfast.model.observation import Asked
 from holdfast.policy.loop.change import PolicyChange, changed
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.loop.submission import submitted
@@ -29,7 +30,16 @@ from holdfast.policy.status.explain import explain_of
 from holdfast.policy.values.addressee import misdirected
 from holdfast.policy.values.decision import Cancel, Release, Retry, Suspend
 from holdfast.policy.values.edit import edit
-from holdfast.policy.values.events import Cancelled, Event, PolicyChanged, Reconfigured, Resumed, Retried, Suspended
+from holdfast.policy.values.events import (
+    Cancelled,
+    Event,
+    PolicyChanged,
+    Reconfigured,
+    Resumed,
+    Retried,
+    SourceSeen,
+    Suspended,
+)
 from holdfast.policy.verdicts.decide import decide
 from tests.policy.lives.elements import Elements, config
 from tests.policy.lives.life import START, Life, workload
@@ -198,6 +208,37 @@ def test_F8_one_whose_quota_kueue_has_given_to_others_is_not_tried_again():
     assert fold(edit(state, held=held), Retried(), life.now).intent.retry, "explain offers it"
     pausing = moment("pausing")
     assert fold(edit(pausing.state, kueue_admits=True), Retried(), pausing.now).intent.retry, "its quota is its own"
+
+
+@ROW("F8", level="pure")
+@ROW("A11", level="pure")
+@pytest.mark.parametrize("preempted", [False, True])
+def test_F8_what_waits_for_kueue_is_resumed_by_kueue_alone(preempted: bool):
+    source = Source(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", generation=1, labels={KUEUE_QUEUE: "team"})
+    spec = workload(source=source, queue="team", suspend=not preempted)
+    life = Life(spec=spec)
+    life.state = edit(submitted(spec, START), shows_waits=True)  # As every run does that begins now.
+    life.settle()
+    if preempted:
+        life.sees(running=2).tell(SourceSeen(Asked(kind="JobSet", generation=2, suspend=True)))
+    told = explain_of(life.spec, life.state, life.now)
+    assert (told.phase, told.why) == (Phase.SUSPENDED, "it waits for Kueue to admit it to queue team")
+    assert told.unblock == (
+        "free quota in Kueue's queue team, or wait: "
+        "`kubectl -n default describe workloads.kueue.x-k8s.io` says what it lacks"
+    )
+    made = len(life.ran)
+    life.tell(Resumed("by hand"))
+    assert (life.state.phase, life.state.intent.suspend, len(life.ran)) == (Phase.SUSPENDED, True, made)
+    assert life.state.causes[-1].message == (
+        "resume was asked for, but Kueue has not admitted it: spec.suspend of its JobSet is true"
+    )
+    life.tell(SourceSeen(Asked(kind="JobSet", generation=3)))
+    assert (life.state.phase, life.state.intent.suspend) == (Phase.RESUMING, False)
+    life.tell(Suspended("by hand"))
+    assert explain_of(life.spec, life.state, life.now).unblock == "`holdfast resume default/jobset/train-llm`"
+    life.tell(Resumed("by hand"))
+    assert not life.state.intent.suspend, "its quota is its own"
 
 
 def test_a_second_cancellation_is_no_news():
