@@ -92,6 +92,23 @@ async def check_retry(what: str, description: WorkflowExecutionDescription) -> N
     raise HoldfastError(f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again")
 
 
+def check_removal(what: str, description: WorkflowExecutionDescription) -> None:
+    """Check that a workload is not being removed after a cancel: it begins no other attempt (row D53).
+
+    Args:
+        what: the workload, for the message.
+        description: The latest run.
+
+    Raises:
+        HoldfastError: if it is; the message says how to run it anew.
+    """
+    phase = description.typed_search_attributes.get(_PHASE)
+    if description.status is WorkflowExecutionStatus.RUNNING and phase == Phase.TERMINATING.value:
+        raise HoldfastError(
+            f"{what} is being removed: submit it with --again (again=True), which waits for that and runs it anew"
+        )
+
+
 async def uid_of(description: WorkflowExecutionDescription) -> str:
     """Return the uid of the submission that a run is of; empty if an earlier release did not record it."""
     return str((await description.memo()).get(names.MEMO_UID, ""))

@@ -95,7 +95,8 @@ class Holdfast:
 
         Args:
             workload: The workload to start. This method sets its uid and time of submission.
-            again: Whether to start anew if an earlier run of this workload has ended.
+            again: Whether to start anew if an earlier run of this workload has ended; one that is being removed is
+                waited for.
 
         Returns:
             The run. If the same workload (same specification) is already running, that run.
@@ -103,6 +104,7 @@ class Holdfast:
         Raises:
             SpecConflict: if a workload of this name is running with another specification.
             AlreadyEnded: if it has ended, and `again` is not given.
+            HoldfastError: if it is being removed after a cancel, and `again` is not given.
             InvalidWorkload: if its cluster has admission queues, but none of the name that it gives.
             NotReachable: if Temporal does not answer.
         """

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.found import Begun, describe, uid_of
+from holdfast.client.found import Begun, check_removal, describe, uid_of
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.codec.options import encrypts
@@ -31,6 +31,7 @@ from holdfast.workflows import start
 
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _ENDED: Final = tuple(phase for phase in Phase if phase.ended)
+_SETTLED: Final = (*_ENDED, Phase.TERMINATING)
 _ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 
 _POLL_FIRST: Final = 0.2
@@ -85,7 +86,7 @@ async def in_the_way(
     """Return what is in the way of a workload that begins together with others; change nothing.
 
     With `again`, two kinds of earlier submissions may be ended, which `make_way` does: one of the same workload that
-    still waits and never created an object, and one that has an outcome and is still held in the cluster.
+    still waits and never created an object, and one that has an outcome and is still held in the cluster or removed.
 
     Args:
         client: The Temporal client.
@@ -97,7 +98,8 @@ async def in_the_way(
     Raises:
         SpecConflict: if another workload of this name exists.
         AlreadyEnded: if one has ended, and `again` is not given.
-        HoldfastError: if the workload is under way already, and `again` is given.
+        HoldfastError: if the workload is under way already, and `again` is given; or if it is being removed, and
+            `again` is not given.
     """
     description = await describe(client, place, workload.workflow_id)
     if description is None:
@@ -109,7 +111,8 @@ async def in_the_way(
     if await is_under_way():  # Check this after `_describe`: what begins from now on is not what was found.
         return None
     if again and _settled(description):
-        return InTheWay(description, _ENDED)
+        return InTheWay(description, _SETTLED)
+    check_removal(workload.workflow_id, description)
     await _same(description, workload)
     if not again:
         return None
@@ -128,8 +131,9 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
             return None
         raise AlreadyEnded(workload.workflow_id, _outcome(description))
     if again and _settled(description):
-        await make_way(client, place, InTheWay(description, _ENDED))
+        await make_way(client, place, InTheWay(description, _SETTLED))
         return None
+    check_removal(workload.workflow_id, description)
     await _same(description, workload)
     return Begun(description.id, await uid_of(description), description.run_id)
 
@@ -152,7 +156,7 @@ def _settled(description: WorkflowExecutionDescription) -> bool:
 
     Read from its search attributes: the memo is not written in every phase, so a revived workload would look ended.
     """
-    return description.typed_search_attributes.get(_PHASE) in _ENDED
+    return description.typed_search_attributes.get(_PHASE) in _SETTLED
 
 
 def _waits(description: WorkflowExecutionDescription) -> bool:
@@ -188,7 +192,7 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
         if seen is None or seen.status is not WorkflowExecutionStatus.RUNNING or await uid_of(seen) != uid:
             return
         now = seen.typed_search_attributes.get(_PHASE)
-        if now not in {*phases, Phase.TERMINATING, *(one for one in Phase if one.ended)}:
+        if now not in {*phases, *_SETTLED}:
             raise HoldfastError(
                 f"{description.id} has been revived meanwhile and is {now}: nothing was submitted, and it was not "
                 "cancelled; `holdfast cancel` ends it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -20,6 +21,7 @@ from holdfast import (
     WorkloadNotFound,
     names,
 )
+from holdfast.cli.submission.apply import _apply  # pyright: ignore[reportPrivateUsage] - without its files
 from holdfast.formats.jobset import reader
 from holdfast.workflows.start import document, summary
 from tests.client.conftest import a_workload
@@ -77,6 +79,33 @@ async def test_one_that_has_ended_runs_again_only_if_told(holdfast: Holdfast, wo
     second = await holdfast.submit(workload, again=True)
     assert second.uid != first.uid
     assert second.run_id != first.run_id
+
+
+async def test_D53_one_that_is_being_removed_is_waited_for_if_told_and_never_taken_for_the_new_run(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    cluster = Cluster(stuck=asyncio.Event())
+    changed = workload.model_copy(update={"priority": 9})
+    async with working(client, cluster):
+        first = await holdfast.submit(workload)
+        await first.until(lambda status: status.phase is Phase.RUNNING)
+        await first.cancel("no longer wanted")
+        await first.until(lambda status: status.phase is Phase.TERMINATING)
+        for wanted in (workload, changed):
+            with pytest.raises(HoldfastError, match=r"is being removed: submit it with --again"):
+                await holdfast.submit(wanted)
+            with pytest.raises(HoldfastError, match=r"is being removed: submit it with --again"):
+                await _apply(holdfast, first, wanted, "", dry_run=False)
+        again = asyncio.create_task(holdfast.submit(changed, again=True))
+        done, _ = await asyncio.wait([again], timeout=2)
+        assert not done, "its pods are not gone yet"
+        assert cluster.stuck is not None
+        cluster.stuck.set()
+        second = await again
+        assert second.uid != first.uid
+        await second.until(lambda status: status.phase is Phase.RUNNING)
+        assert (first.uid, 1) in cluster.removed
+        await second.cancel(wait=True)
 
 
 async def test_retry_after_the_end_runs_what_was_submitted(

@@ -133,6 +133,8 @@ async def _looked_up(holdfast: Holdfast, wanted: Workload) -> Run | HoldfastErro
 
 
 async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: str, *, dry_run: bool) -> Applied:
+    from holdfast.client.found import check_removal
+    from holdfast.client.found import describe as described
     from holdfast.policy.loop.difference import changes
 
     named = Chosen(wanted.namespace, wanted.name)
@@ -143,6 +145,9 @@ async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: 
     current, where = await run.in_force(), f"{wanted.namespace}/{wanted.name}"
     if current.source.generation is not None:
         raise HoldfastError(f"{where} is a {current.source.kind} of the cluster: change it with kubectl")
+    description = await described(run.client, run.place, run.workflow_id)
+    if description is not None:
+        check_removal(where, description)
     found = changes(current, wanted)
     if not found.differences:
         return Applied(named, "unchanged")

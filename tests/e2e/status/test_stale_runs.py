@@ -192,6 +192,26 @@ async def test_D53_the_wait_for_an_earlier_submission_is_bounded_and_says_what_i
 
 
 @ROW("D53", level="e2e")
+async def test_D53_what_is_being_removed_is_waited_for_and_never_taken_for_the_new_run(space: Space, session: Holdfast):
+    old = await begun(space, session, workload(space))
+    await old.until(lambda status: status.phase is Phase.RUNNING)
+    await space.finalize("batch/v1", "Job", "train", FOREIGN_FINALIZER)  # It does not go.
+    await old.cancel("no longer wanted")
+    await old.until(lambda status: status.phase is Phase.TERMINATING)
+    with pytest.raises(HoldfastError, match="is being removed: submit it with --again"):
+        await session.submit(workload(space))
+    again = asyncio.create_task(session.submit(workload(space), again=True))
+    done, _ = await asyncio.wait([again], timeout=3)
+    assert not done, "its Job is still there"
+    await space.finalize("batch/v1", "Job", "train")
+    new = await asyncio.wait_for(again, 90)
+    space.handles.append(new.handle)
+    assert new.uid != old.uid
+    await new.until(lambda status: status.phase is Phase.RUNNING)
+    assert (await new.cancel(wait=True)).phase is Phase.CANCELLED
+
+
+@ROW("D53", level="e2e")
 async def test_D53_a_cancel_that_did_not_arrive_is_an_error_and_not_waited_for(
     space: Space, session: Holdfast, monkeypatch: pytest.MonkeyPatch
 ):

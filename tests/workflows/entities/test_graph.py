@@ -405,6 +405,31 @@ async def test_what_a_terminated_graph_left_waiting_gives_way_to_the_next(opens:
         await scene.client.get_workflow_handle(one.workflow_id).terminate()
 
 
+async def test_a_workload_that_is_being_removed_gives_way_to_the_next_graph(opens: Opens):
+    scene, where = opens(GraphNode(name="a")), Where("here", "default")
+    spec = scene.workload("a")
+    await submit(scene.client, where, scene.graph, [spec], again=False)
+    a = scene.client.get_workflow_handle(spec.workflow_id)
+
+    async def phase(wanted: Phase) -> bool:
+        return (await a.query(names.QUERY_STATUS, result_type=Status)).phase is wanted
+
+    await until(lambda: phase(Phase.RESUMING), 30, "its first attempt is made")
+    await scene.handle.terminate()
+    await a.signal(names.SIGNAL_CANCEL, "no longer wanted")
+    await until(lambda: phase(Phase.TERMINATING), 30, "it is being removed")
+
+    async def is_under_way() -> bool:
+        return False
+
+    found = await in_the_way(scene.client, where, spec, again=True, is_under_way=is_under_way)
+    assert found is not None
+    assert found.description.id == spec.workflow_id
+    with pytest.raises(HoldfastError, match="is being removed: submit it with --again"):
+        await in_the_way(scene.client, where, spec, again=False, is_under_way=is_under_way)
+    await a.terminate()
+
+
 async def test_of_two_that_submit_an_ended_graph_again_none_cancels_what_the_other_has_begun(
     opens: Opens, monkeypatch: pytest.MonkeyPatch
 ):
