@@ -19,7 +19,7 @@ from temporalio.client import (
     WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
 )
-from temporalio.common import QueryRejectCondition
+from temporalio.common import QueryRejectCondition, SearchAttributeKey, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -34,7 +34,7 @@ from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
 from holdfast.client.summary import abandoned
 from holdfast.client.views import ActivityView, ExplanationView, StatusView, explanation_from
 from holdfast.errors import AlreadyEnded, EndedFirst, HoldfastError, WorkloadFailed, WorkloadNotFound, one_line
-from holdfast.model import Explanation, Phase, Reason, Status
+from holdfast.model import Explanation, Phase, PodCounts, Reason, Status
 from holdfast.model.gang.status import GangStatus
 from holdfast.policy.values.edit import edit
 
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0
+_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
+_REASON: Final = SearchAttributeKey.for_keyword(names.SA_REASON)
+_ATTEMPT: Final = SearchAttributeKey.for_int(names.SA_ATTEMPT)
 
 
 def _unheard() -> None:
@@ -137,6 +140,8 @@ class Run:
                 f"{self._where} has no status yet: it was started without one, and no worker has taken it from the "
                 f"task queue {names.QUEUE_WORKFLOWS}: is `holdfast worker` running?"
             )
+        if not closed:
+            status = _resuming(status, description.typed_search_attributes)
         return StatusView(status=status, fresh=closed, closed=closed)
 
     async def under_way(self) -> tuple[ActivityView, ...]:
@@ -618,6 +623,26 @@ class Run:
     @property
     def _where(self) -> str:
         return f"{self.namespace}/{self.name} on cluster {self.cluster}"
+
+
+def _resuming(status: Status, columns: TypedSearchAttributes) -> Status:
+    """Return a recorded status; in Resuming, for which none is recorded, as its columns say (record 0007)."""
+    if columns.get(_PHASE) != Phase.RESUMING.value or status.phase is Phase.RESUMING:
+        return status
+    return edit(
+        status,
+        phase=Phase.RESUMING,
+        reason=Reason(columns.get(_REASON) or status.reason),
+        attempt=columns.get(_ATTEMPT) or 0,
+        message="",
+        conditions=(),
+        pods=PodCounts(expected=status.pods.expected),
+        waiting=(),
+        failure=None,
+        next=None,
+        later=(),
+        unblock="",
+    )
 
 
 def _suspended(status: Status) -> bool:

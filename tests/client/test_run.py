@@ -12,7 +12,9 @@ from temporalio.client import Client
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
 from holdfast.cli.workloads.watch import follow
 from holdfast.model import Observation, OperationKind, Reason, Source
+from holdfast.model.calls.cluster import PlannedComponent
 from holdfast.model.labels import KUEUE_QUEUE
+from holdfast.policy.values.edit import edit
 from holdfast.workflows import start
 from tests.client.conftest import a_workload
 from tests.fakes.several import Cluster, working
@@ -71,6 +73,51 @@ async def test_a_life_with_suspend_resume_and_cancel(
         assert (await run.closed()).phase is Phase.CANCELLED
         with pytest.raises(AlreadyEnded, match="Cancelled"):
             await run.suspend()
+
+
+class Starting(Cluster):
+    """A cluster in which the pods of an attempt after the first do not start."""
+
+    def seen(
+        self, uid: str, attempt: int, owner: str, plan: tuple[PlannedComponent, ...], *, live: bool
+    ) -> Observation:
+        found = super().seen(uid, attempt, owner, plan, live=live)
+        if attempt == 1:
+            return found
+        waiting = {
+            name: edit(one, pods=edit(one.pods, running=0, pending=one.pods.running))
+            for name, one in found.components.items()
+        }
+        return edit(found, components=waiting)
+
+
+async def test_E5_one_that_starts_is_not_taken_for_suspended_as_it_was_before(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    cluster = Starting()
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        await run.suspend("making room", wait=True)
+        await run.resume()
+        async with asyncio.timeout(30):
+            view = await run.until(lambda status: status.phase is Phase.RESUMING)
+        assert (view.status.attempt, view.status.message, view.status.unblock) == (2, "", "")
+        cluster.stuck = asyncio.Event()
+        for steer in (run.suspend, run.preempt):
+            waits = asyncio.create_task(steer(wait=True))
+            done, _ = await asyncio.wait([waits], timeout=2)
+            assert not done, "its pods are there"
+            waits.cancel()
+        cluster.stuck.set()
+        await run.until(lambda status: status.phase is Phase.SUSPENDED)
+        assert (run.uid, 2) in cluster.removed
+        await run.resume()
+        async with asyncio.timeout(30):
+            await run.until(lambda status: status.attempt == 3)
+    view = await run.status()
+    assert (view.fresh, view.phase, view.status.attempt) == (False, Phase.RESUMING, 3)
+    await run.handle.terminate()
 
 
 async def test_whoever_waits_is_told_that_a_workload_is_held_and_what_a_person_can_do(
