@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import (
+    SearchAttributeKey,
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
@@ -54,6 +55,7 @@ from holdfast.worker.entities.begin import TASK_TIMEOUT
 from holdfast.workflows.start import keywords
 
 _ANSWER: Final = timedelta(seconds=5)
+_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
 _CUT_OFF: Final = frozenset({WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT})
 """How a workflow closes that has not removed its workload."""
@@ -207,7 +209,8 @@ async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
             return None  # It belonged to an earlier graph of this name.
         status = parsed(Status, memo.get(names.MEMO_STATUS))
         failed = latest.status is WorkflowExecutionStatus.FAILED
-        return found_closed(uid, status, failed=failed, cut_off=latest.status in _CUT_OFF)
+        phase = latest.typed_search_attributes.get(_PHASE)
+        return found_closed(uid, status, failed=failed, cut_off=latest.status in _CUT_OFF, phase=phase)
     handle: Any = client.get_workflow_handle(place)
     try:
         status = await handle.query(names.QUERY_STATUS, result_type=Status, rpc_timeout=_ANSWER)

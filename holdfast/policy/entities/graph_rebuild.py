@@ -51,11 +51,22 @@ def found_open(status: Status) -> Found:
     return Found(status.uid, outcome, admitted=not waits, released=released, why=_why(status))
 
 
-def found_closed(uid: str, status: Status | None, *, failed: bool, cut_off: bool = False) -> Found:
+def found_closed(
+    uid: str, status: Status | None, *, failed: bool, cut_off: bool = False, phase: str | None = None
+) -> Found:
     """Return a workload whose workflow is closed, with its outcome from the last status that it recorded.
 
-    `cut_off`: somebody ended the workflow alone. Unless its status says otherwise, pods of it may live (record 0033).
+    Args:
+        uid: Its uid.
+        status: The status that it last recorded.
+        failed: Whether its workflow failed.
+        cut_off: Whether somebody ended the workflow alone. Unless its status says otherwise, pods of it may live
+            (record 0033).
+        phase: Its column for the phase. In Resuming no status is recorded (record 0007): the last one is then of an
+            earlier phase.
     """
+    if phase == Phase.RESUMING.value:
+        status = None
     outcome = status.phase if status is not None and status.phase.ended else None
     never_ran = status is not None and status.attempt == 0
     released = not cut_off or (status is not None and (outcome is not None or never_ran) and not _holds(status))

@@ -265,6 +265,9 @@ def test_D2_what_a_workload_shows_its_graph() -> None:
         )
     for last in (edit(running, phase=Phase.FAILED), status):
         assert found_closed("ua", last, failed=False, cut_off=True).released, "it has ended, or has not begun"
+        assert not found_closed("ua", last, failed=False, cut_off=True, phase="Resuming").released, (
+            "it has begun since, which it does not record: pods may live"
+        )
 
 
 # A queue.

@@ -29,7 +29,7 @@ from holdfast.model import Phase, Status, Workload
 from holdfast.model.calls.gang import HubInput
 from holdfast.model.calls.queue import LookQueueInput, SeenQueue
 from holdfast.model.entities.broker import Broker
-from holdfast.model.entities.graph import Edge, Graph, GraphNode, ItemPhase
+from holdfast.model.entities.graph import Edge, EdgeKind, Graph, GraphNode, ItemPhase
 from holdfast.model.entities.graph import Place as InGraph
 from holdfast.model.entities.queue import Queue, QueueStatus
 from holdfast.model.gang.status import GangStatus
@@ -316,13 +316,15 @@ async def test_D2_a_poisoned_broker_goes_by_what_it_was_configured_to_last(scene
 # A graph.
 
 
-async def a_graph(scene: Scene) -> tuple[GraphRun, WorkflowHandle[Any, Any], WorkflowHandle[Any, Any]]:
-    """A graph of two, the second of which begins once the first has succeeded; the first runs."""
+async def a_graph(
+    scene: Scene, on: EdgeKind = EdgeKind.SUCCESS, phase: str = "Running"
+) -> tuple[GraphRun, WorkflowHandle[Any, Any], WorkflowHandle[Any, Any]]:
+    """A graph of two, the second of which waits for the first, which has come to a phase."""
     graph = Graph(
         name="g",
         namespace="team",
         cluster=scene.cluster,
-        nodes=(GraphNode(name="a"), GraphNode(name="b", after=(Edge(node="a"),))),
+        nodes=(GraphNode(name="a"), GraphNode(name="b", after=(Edge(node="a", on=on),))),
     )
     specs = [
         Workload.model_validate(
@@ -338,7 +340,7 @@ async def a_graph(scene: Scene) -> tuple[GraphRun, WorkflowHandle[Any, Any], Wor
     ]
     run = await scene.holdfast.submit_graph(graph, specs)
     first, second = (scene.client.get_workflow_handle(one.workflow_id, result_type=Status) for one in specs)
-    await scene.running(first)
+    await (scene.running(first) if phase == "Running" else scene.reach(first, phase))
 
     async def blocked() -> bool:
         return (await run.status()).items["b"].phase is ItemPhase.BLOCKED
@@ -380,6 +382,21 @@ async def test_D2_what_a_workload_told_a_graph_that_was_away_is_found_out(scene:
     assert "no other workload of it begins" in said
     await scene.rebuilt(run.workflow_id, gone)
     await graph_succeeds(scene, run, first, second)
+
+
+async def test_D2_a_workload_that_was_terminated_as_it_started_may_have_pods_and_its_mutex_holds(scene: Scene):
+    run, first, second = await a_graph(scene, EdgeKind.MUTEX, "Resuming")
+    await first.terminate(reason="by mistake")
+    handle = scene.client.get_workflow_handle(run.workflow_id)
+    gone = (await handle.describe()).run_id
+    await handle.terminate(reason="by mistake")
+    await scene.rebuilt(run.workflow_id, gone)
+    items: dict[str, Any] = (await run.status()).items
+    assert (items["a"].phase, items["a"].released) == (ItemPhase.CANCELLED, False)
+    assert items["b"].phase is ItemPhase.BLOCKED
+    assert (await scene.reach(second, "Pending")).attempt == 0
+    for each in (second, handle):
+        await each.terminate()
 
 
 # A rendezvous.
