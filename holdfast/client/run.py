@@ -632,7 +632,7 @@ def _resuming(status: Status, columns: TypedSearchAttributes) -> Status:
     return edit(
         status,
         phase=Phase.RESUMING,
-        reason=Reason(columns.get(_REASON) or status.reason),
+        reason=next((one for one in Reason if one == columns.get(_REASON)), status.reason),
         attempt=columns.get(_ATTEMPT) or 0,
         message="",
         conditions=(),
