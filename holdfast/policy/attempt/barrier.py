@@ -102,6 +102,7 @@ def restart(state: State, now: datetime) -> State:
         healthy_since=None,
         told=None,
         warming={},
+        probe_failing={},
         resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,
     )
     steps = state.steps.begun(attempt.number, now) if state.steps is not None else None

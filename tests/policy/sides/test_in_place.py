@@ -48,6 +48,7 @@ from holdfast.policy.values.events import (
     CheckpointAsked,
     Observed,
     OperationInterrupted,
+    ProbeEnded,
     Resumed,
     Retried,
     StepsRead,
@@ -181,6 +182,16 @@ def test_J24_a_stall_that_restarts_it_where_it_is_is_not_found_again_at_once():
     again = read(steps, 1, [PodStep(uid="a", name="a", told=Step(step=9))], rules, one.now + timedelta(minutes=1))
     assert stalled(again, rules) is None
     assert bound_of(again, rules).span == rules.first_step
+
+
+@ROW
+@pytest.mark.row("L28", level="pure")
+def test_L28_probes_that_failed_before_a_restart_in_place_do_not_count_against_the_new_program():
+    one = life()
+    one.tell(ProbeEnded(1, None, {"uid-1": 2}))
+    one.restarts("worker")
+    assert one.state.attempt is not None
+    assert (one.attempt, one.state.restarts, one.state.attempt.probe_failing) == (1, 1, {})
 
 
 @ROW
