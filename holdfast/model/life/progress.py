@@ -96,3 +96,5 @@ class Fall(Payload):
 
     step: int
     times: int = 1
+    alone: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The component, or copy of one, that was restarted alone for it; empty: the workload was restarted."""

@@ -374,6 +374,8 @@ class State(Payload):
     """Whether the API server has accepted the components of no attempt, although one has begun: its preparation was
     broken off or refused. The next attempt is then checked as the first one is."""
     restarts: int = 0
+    restarts_in_place: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """How often an attempt has restarted in place: `progress.executions` caps these with the attempts (row P4)."""
     requeues: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
     """How often it was requeued: a requeue request must expect this number (row L25)."""
     cycle: Annotated[int, Field(exclude_if=lambda value: not value)] = 0

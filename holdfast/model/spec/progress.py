@@ -49,7 +49,7 @@ class Progress(Model):
     poison_limit: Annotated[int, Field(ge=2, le=100)] = 3
     """How many failures in a row at the same step fail the workload."""
     executions: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """The most attempts that the workload may begin, whatever renews its budgets."""
+    """The most attempts and restarts in place, whatever renews its budgets; restarts alone count for what restarts."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -144,7 +144,8 @@ def lifted(state: State, attempt: Attempt, barrier: Barrier, event: Lifted, now:
     if not restarted:
         return edit(state, attempt=attempt)
     attempt = edit(attempt, ready_at=None, submitted_at=now, told=None)
-    state = edit(state, attempt=attempt, observation=None, looked_at=None, in_doubt=True)
+    counts = state.restarts_in_place + 1
+    state = edit(state, attempt=attempt, restarts_in_place=counts, observation=None, looked_at=None, in_doubt=True)
     text = (
         f"attempt {attempt.number} restarted in place: all its pods are at in-place restart attempt {barrier.attempt}"
     )

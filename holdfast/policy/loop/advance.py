@@ -304,7 +304,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         # Other failures are assessed again, after a new live look.
         restarts = state.restarts + len(decision.ruled) - len(decision.missed)
         state = edit(state, used=charged, acted=acted, restarts=restarts)
-        state = edit(state, looked_at=None, unhealthy=None)
+        state = edit(state, looked_at=None, unhealthy=None, fall=decision.fall or state.fall)
     if decision.copies:
         state = edit(state, copy_restarts=restarted(state, decision.copies, now))
     state = edit(state, attempt=attempt)

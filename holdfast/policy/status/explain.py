@@ -67,7 +67,7 @@ from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.budgets import used_of
 from holdfast.policy.verdicts.decide import decide
-from holdfast.policy.verdicts.poison import hopeless
+from holdfast.policy.verdicts.poison import Alone, hopeless
 from holdfast.policy.verdicts.progress import where
 from holdfast.policy.verdicts.restart import is_alone
 from holdfast.policy.verdicts.strip import let_go
@@ -505,12 +505,15 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
         return "the workload fails"
     if spec.sensitive and failure.cls is not FailureClass.LAUNCH:
         return "it is held until a person says retry or cancel, since it is sensitive"
-    if is_alone(state, ruling):
-        return _alone(spec, state, ruling)
+    alone = Alone(failure.component, restarted_copy(spec, ruling)) if is_alone(state, ruling) else None
     death = state.unhealthy.death if state.unhealthy is not None else None
-    found = hopeless(spec, state, with_death(spec, failure, current(state), death))
+    found = None
+    if alone is None or state.shows_waits:
+        found = hopeless(spec, state, with_death(spec, failure, current(state), death), alone)
     if found is not None:
         return f"the workload fails, since {found.why}"
+    if alone is not None:
+        return _alone(spec, state, ruling)
     blame = blamed_for(state.policy, (failure,), at)
     excluded = remembered(state.excluded, blame, state.policy.exclusion, at)
     then = _next_one(edit(state, excluded=excluded), at)
@@ -562,8 +565,7 @@ def _kept_evidence(state: State) -> str:
 def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     """Say what restarting one component costs, or that the workload fails instead."""
     name, charge = ruling.failure.component, ruling.action.charge
-    of_copy = f"copy {index} of " if (index := restarted_copy(spec, ruling)) is not None else ""
-    what = f"{of_copy}{spec.titles([name])} is made again alone"
+    what = f"{Alone(name, restarted_copy(spec, ruling)).title(spec)} is made again alone"
     most, acted = ruling.action.limit, state.acted.get(ruling.rule, 0)
     if most is not None and acted >= most:
         return f"the workload fails, since {title_of(ruling.rule)} has acted as often as it may ({acted} of {most})"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.model import ExcludedNode, Failure, Reason
+from holdfast.model.life.progress import Fall
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,8 @@ class Replace:
     """The rules with a limit that this counts against, each once per occurrence in this list."""
     exclude: tuple[ExcludedNode, ...] = ()
     """Nodes that the recreated components are to avoid."""
+    fall: Fall | None = None
+    """The step at which what a rule restarts has failed, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)

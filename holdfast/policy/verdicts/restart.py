@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from holdfast.model import FailureClass, Reason, Scope, Stage, State, Workload
+from holdfast.model.life.progress import Fall
 from holdfast.policy.attempt.copies import copy_backed_off, restarted_copy
 from holdfast.policy.attempt.health import current, timings
 from holdfast.policy.attempt.replace import backed_off
 from holdfast.policy.failures.avoided_nodes import blamed
 from holdfast.policy.failures.back_off import own_until
 from holdfast.policy.failures.blindness import due
+from holdfast.policy.failures.first_cause import as_recorded
 from holdfast.policy.failures.rules import Ruling, title_of
 from holdfast.policy.values.decision import CopyAgain, Fail, Replace
+from holdfast.policy.verdicts.poison import Alone, fallen, pointless
 
 
 def is_alone(state: State, ruling: Ruling) -> bool:
@@ -74,15 +77,22 @@ def restarted_alone(
     used, members, charges = dict(state.used), list[str](), list[str]()
     limited = list[str]()
     found = list(found)
-    first: dict[tuple[str, int | None], Ruling] = {}
+    first: dict[Alone, Ruling] = {}
     whole: dict[str, bool] = {}
     for ruling in found:
         if is_alone(state, ruling) and due_at(spec, state, ruling, since) <= now:
             name, index = ruling.failure.component, restarted_copy(spec, ruling)
             if whole.setdefault(name, index is None) == (index is None):
-                first.setdefault((name, index), ruling)
-    copies = list[CopyAgain]()
-    for (name, index), ruling in first.items():
+                first.setdefault(Alone(name, index), ruling)
+    copies, falls = list[CopyAgain](), list[Fall]()
+    for one, ruling in first.items():
+        name, index = one
+        if state.shows_waits:  # Runs of earlier releases go on as they began.
+            hopeless = pointless(spec, state, as_recorded(ruling.failure), one)
+            if hopeless is not None:
+                return hopeless
+            fall = fallen(spec, state, ruling.failure, one)
+            falls += [fall] if fall is not None else []
         if ruling.action.limit is not None:
             acted = state.acted.get(ruling.rule, 0) + limited.count(ruling.rule)
             if acted >= ruling.action.limit:
@@ -122,6 +132,7 @@ def restarted_alone(
         charges=tuple(charges),
         limited=tuple(limited),
         exclude=exclude,
+        fall=max(falls, key=lambda fall: fall.times, default=None),
     )
 
 

@@ -18,6 +18,7 @@ from holdfast.model import (
     OperationKind,
     Phase,
     PodCounts,
+    Progress,
     Reason,
     Report,
     Scope,
@@ -25,6 +26,7 @@ from holdfast.model import (
     State,
 )
 from holdfast.model.calls.cluster import Replaced
+from holdfast.model.life.progress import Fall
 from holdfast.policy.attempt.copies import copy_backed_off, forgiven, restarted, stays, titles_again
 from holdfast.policy.attempt.health import copy_grace_left
 from holdfast.policy.attempt.replace import joined
@@ -33,6 +35,7 @@ from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.loop.results import ended
 from holdfast.policy.values.decision import CopyAgain
 from holdfast.policy.values.edit import edit
+from holdfast.policy.verdicts.poison import Alone, fallen, hopeless
 from holdfast.policy.verdicts.restart import backs_off
 from tests.e2e.peers.jobsets import jobset, replicated
 from tests.policy.lives.life import START
@@ -98,6 +101,29 @@ def test_J23_a_copy_that_fails_again_waits_ever_longer_in_one_attempt():
         assert copy_backed_off(state, "a", 0, rule) == NOW + timedelta(seconds=seconds)
     assert copy_backed_off(state, "a", 1, rule) is None
     assert copy_backed_off(edit(state, attempt=edit(ATTEMPT, number=3)), "a", 0, rule) is None
+
+
+@pytest.mark.row("P4", level="pure")
+def test_P4_the_step_of_a_copy_is_what_its_own_pods_told_and_its_restarts_are_its_own():
+    dies = failure("train-a-0-x7k2p", Scope.MEMBER)
+    pods = [edit(dies, subject=f"train-a-{copy}-0-x7k2p", message=f"step {copy + 7}") for copy in (1, 2)]
+    seen = Observation(workload_uid="uid", attempt=2, owner_uid="owner", at=NOW, failures=tuple(pods))
+    state = State(policy=SPEC.policy, since=START, attempt=edit(ATTEMPT, owner_uid="owner"), observation=seen)
+    state, spec = edit(state, shows_waits=True, executions=1), edit(SPEC, progress=Progress(executions=3))
+    one, two = (fallen(spec, state, failure(f"train-a-{copy}"), Alone("a", copy)) for copy in (1, 2))
+    assert (one, two) == (Fall(step=8, alone="a/1"), Fall(step=9, alone="a/2"))
+    assert fallen(spec, edit(state, fall=two), failure("train-a-2"), Alone("a", 2)) == Fall(
+        step=9, times=2, alone="a/2"
+    )
+    assert fallen(spec, edit(state, fall=two), failure("train-a-0"), Alone("a", 0)) is None
+    for _ in range(2):
+        assert hopeless(spec, state, failure("train-a-2"), Alone("a", 2)) is None
+        state = edit(state, copy_restarts=restarted(state, [CopyAgain("a", 2, True)], NOW))
+    assert hopeless(spec, state, failure("train-a-1"), Alone("a", 1)) is None
+    found = hopeless(spec, edit(state, attempt=edit(ATTEMPT, number=3)), failure("train-a-2"), Alone("a", 2))
+    assert found is not None
+    begun = "it has begun 1 attempt and 2 restarts of copy 2 of Job train-a (4 copies) alone"
+    assert found.why == f"{begun}, as many as progress.executions allows"
 
 
 def recreated(attempt: Attempt) -> Attempt:

@@ -185,6 +185,28 @@ def test_J24_a_stall_that_restarts_it_where_it_is_is_not_found_again_at_once():
 
 
 @ROW
+@pytest.mark.row("P4", level="pure")
+@pytest.mark.parametrize("shows_waits", [True, False])
+def test_P4_restarts_in_place_count_towards_executions(shows_waits: bool):
+    policy = edit(POLICY, budgets=(Budget(name="restart", limit=100),))
+    one = InPlace(
+        spec=edit(jobs(component("driver"), component("worker"), policy=policy), progress=Progress(executions=4))
+    )
+    one.state = edit(one.state, shows_waits=shows_waits)
+    one.up()
+    for _ in range(3):
+        one.restarts("worker")
+    assert (one.state.phase, one.attempt, one.state.executions) == (Phase.RUNNING, 1, 1)
+    one.restarts("worker")
+    if not shows_waits:
+        assert (one.state.phase, one.state.restarts) == (Phase.RUNNING, 4), "a run of an earlier release goes on"
+        return
+    assert (one.state.outcome, one.state.reason) == (Phase.FAILED, Reason.EXECUTIONS_EXCEEDED)
+    begun = "it has begun 1 attempt and 3 restarts in place, as many as progress.executions allows: "
+    assert one.state.message.startswith(begun)
+
+
+@ROW
 @pytest.mark.row("L28", level="pure")
 def test_L28_probes_that_failed_before_a_restart_in_place_do_not_count_against_the_new_program():
     one = life()
@@ -248,6 +270,7 @@ def test_J24_pods_that_do_not_get_there_are_recreated_and_the_restart_counts_onc
     assert found.next[0].at == one.now + timedelta(minutes=10)
     one.ends(Lifted(done=False, refused="3 of 4 pods restarted in time"))
     assert (one.attempt, one.state.restarts, one.state.used) == (2, 1, {"restart": 1})
+    assert (one.state.executions, one.state.restarts_in_place) == (2, 0), "it has begun twice"
 
 
 @ROW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from holdfast.model import (
     Failure,
     FailureClass,
     Match,
+    Observation,
     OperationKind,
     Phase,
     PodCounts,
     Policy,
+    Progress,
     Reason,
     Rule,
     Scope,
@@ -27,6 +30,7 @@ from holdfast.model import (
 )
 from holdfast.model.calls.cluster import Replaced
 from holdfast.policy.status.explain import explain_of, status_of
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Observed, Resumed, Suspended
 from holdfast.policy.values.steps import Sleep
 from tests.policy.lives.elements import Elements, streams
@@ -280,6 +284,88 @@ def test_U7_it_survives_being_written_and_read_back():
     assert one.state.attempt is not None
     assert one.state.attempt.warming.keys() == {"pe-1"}
     assert State.model_validate_json(one.state.model_dump_json(by_alias=True)) == one.state
+
+
+@dataclass
+class Trained(Elements):
+    """A life whose pods tell a step as they fail."""
+
+    steps: dict[str, int] = field(default_factory=dict)
+
+    def look(self, **fields: Any) -> Observation:
+        seen = super().look(**fields)
+        told = (
+            edit(one, message=f"step {self.steps[one.component]}") if one.component in self.steps else one
+            for one in seen.failures
+        )
+        return edit(seen, failures=tuple(told))
+
+
+def trained(progress: Progress, steps: dict[str, int] | None = None, *, shows_waits: bool = True) -> Trained:
+    policy = edit(alone(), budgets=(Budget(name="restart", limit=100),))
+    one = Trained(spec=edit(streams(3, policy), progress=progress), steps=steps or {})
+    one.state = edit(one.state, shows_waits=shows_waits)
+    one.up()
+    return one
+
+
+def again(one: Elements, *names: str) -> None:
+    """Let pods fail, and run once they are made again."""
+    fails(one, *names)
+    if one.state.outcome is None:
+        one.pods(*names, running=1)
+        one.after(minutes=10)
+
+
+@ROW("P4", level="pure")
+@ROW("U7", level="pure")
+@pytest.mark.parametrize("names", [("pe-1",), ("pe-0", "pe-1"), ("pe-1", "pe-2")])
+def test_P4_what_fails_alone_at_the_same_step_again_and_again_fails_the_workload(names: tuple[str, ...]):
+    one = trained(Progress(), {"pe-0": 1234, "pe-1": 1234, "pe-2": 7})
+    again(one, *names)
+    again(one, *names)
+    assert (one.state.phase, one.launches()) == (Phase.RUNNING, dict.fromkeys(names, 2))
+    one.pods(*names, failed=1)
+    why = f"Pod {names[0]} has failed at step 1,234 3 times in a row"
+    assert f"the workload fails, since {why}" in told(one)
+    one.after(minutes=1)
+    assert (one.state.outcome, one.state.reason) == (Phase.FAILED, Reason.POISON_STEP)
+    assert one.state.message.startswith(f"{why}: ")
+
+
+@ROW("P4", level="pure")
+def test_P4_several_that_fail_at_one_step_are_no_poison_and_neither_is_what_another_tells():
+    one = trained(Progress(), {"pe-0": 1234, "pe-1": 1234, "pe-2": 1234})
+    for name in ("pe-0", "pe-1", "pe-2", "pe-0"):
+        again(one, name)
+    assert (one.state.phase, one.state.restarts) == (Phase.RUNNING, 4)
+    one = trained(Progress(), {"pe-1": 1234})
+    for step in (5, 6, 7):
+        one.steps["pe-0"] = step
+        again(one, *(("pe-0", "pe-1") if step < 7 else ("pe-0",)))
+    assert one.state.phase is Phase.RUNNING
+    assert one.state.fall is not None
+    assert one.state.fall.step == 7
+
+
+@ROW("P4", level="pure")
+def test_P4_what_is_restarted_alone_begins_no_more_often_than_executions_allows():
+    one = trained(Progress(executions=4))
+    for name in ("pe-0", "pe-1", "pe-2", "pe-0", "pe-1", "pe-2", "pe-1"):
+        again(one, name)
+    assert (one.state.phase, one.state.executions, one.state.restarts) == (Phase.RUNNING, 1, 7)
+    again(one, "pe-1")
+    assert (one.state.outcome, one.state.reason) == (Phase.FAILED, Reason.EXECUTIONS_EXCEEDED)
+    begun = "it has begun 1 attempt and 3 restarts of Pod pe-1 alone, as many as progress.executions allows: "
+    assert one.state.message.startswith(begun)
+
+
+@ROW("P4", level="pure")
+def test_P4_a_run_of_an_earlier_release_restarts_alone_as_it_began():
+    one = trained(Progress(executions=2), {"pe-1": 1234}, shows_waits=False)
+    for _ in range(4):
+        again(one, "pe-1")
+    assert (one.state.phase, one.state.restarts, one.state.fall) == (Phase.RUNNING, 4, None)
 
 
 # --- what is refused
