@@ -187,7 +187,7 @@ class Process:
     ) -> roles.Site:
         given = self._settings
         uid = await reach.cluster_uid(kube, connector.where, given, self.health)
-        installation = given.installation or f"holdfast-{uid[:8]}"
+        installation = await reach.installation_of(client, given, uid, self.health)
         await reach.bind(client, given, uid, installation, Role.WATCH in given.roles, self.health, kube)
         Log.info("acts on", cluster=given.cluster, cluster_uid=uid, address=connector.where, installation=installation)
         watch = WatchActivities(

@@ -77,6 +77,31 @@ async def cluster_uid(kube: Kube, where: str, settings: Settings, health: Health
     return await persist(KUBERNETES, where, ask, health, settings.temporal_wait.total_seconds())
 
 
+async def installation_of(client: Client, settings: Settings, uid: str, health: Health) -> str:
+    """Return the label of this installation's objects: as configured, or derived from the cluster's own identity.
+
+    Raises:
+        SettingsError: if it is derived, and a second installation would begin with the label of the first.
+    """
+    derived = f"holdfast-{uid[:8]}"
+    if settings.installation or settings.managed_by == names.MANAGED_BY:
+        return settings.installation or derived
+    handle = client.get_workflow_handle(names.watch_workflow_id(settings.cluster))
+
+    async def once() -> str:
+        found = await _described(handle)
+        # One that has begun with the derived label has objects with it, and keeps it.
+        if found is not None and (await found.memo()).get(MEMO_INSTALLATION) == derived:
+            return derived
+        raise SettingsError(
+            f"installation: missing: with managed_by {settings.managed_by!r} it is the label that tells objects of "
+            "this installation from those of another on this cluster: expected a DNS label such as "
+            f"{settings.managed_by.rpartition('/')[2]!r} (--installation)"
+        )
+
+    return await persist(TEMPORAL, _where(settings), once, health, settings.temporal_wait.total_seconds())
+
+
 async def bind(
     client: Client,
     settings: Settings,
@@ -118,8 +143,11 @@ async def bind(
             await _provisioner(client, settings, uid, installation, kube)
             await _monitor(client, settings, uid)
 
-    where = f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
-    await persist(TEMPORAL, where, once, health, settings.temporal_wait.total_seconds())
+    await persist(TEMPORAL, _where(settings), once, health, settings.temporal_wait.total_seconds())
+
+
+def _where(settings: Settings) -> str:
+    return f"{settings.temporal_address} (namespace {settings.temporal_namespace})"
 
 
 async def _monitor(client: Client, settings: Settings, uid: str) -> None:
@@ -154,13 +182,18 @@ async def _provisioner(client: Client, settings: Settings, uid: str, installatio
 
 async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
     """Describe a workflow if it is running, else return None."""
+    found = await _described(handle)
+    return found if found is not None and found.status is WorkflowExecutionStatus.RUNNING else None
+
+
+async def _described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+    """Describe a workflow, also one that is over; return None if Temporal knows none."""
     try:
-        found = await handle.describe(rpc_timeout=CHECK_DEADLINE)
+        return await handle.describe(rpc_timeout=CHECK_DEADLINE)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise
-    return found if found.status is WorkflowExecutionStatus.RUNNING else None
 
 
 def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: str) -> None:

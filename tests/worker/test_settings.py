@@ -6,17 +6,23 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
+from temporalio.client import Client
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.facts.nodes import Marks
 from holdfast.errors import HoldfastError
 from holdfast.worker.data import NoClient, opened
 from holdfast.worker.evidence import evidence_store
+from holdfast.worker.reach import installation_of
 from holdfast.worker.runtime.data_settings import quota_of
+from holdfast.worker.runtime.health import Health
 from holdfast.worker.runtime.settings import Role, Settings, SettingsError, load, misspelled
+from holdfast.workflows.entities.cluster_watch import MEMO_INSTALLATION
 from tests.worker.temporal.authority import Authority
 
 
@@ -405,3 +411,51 @@ def test_L14_a_worker_finds_its_store_only_with_the_client_installed(monkeypatch
     monkeypatch.setitem(sys.modules, "holdfast.activities.data.s3", None)
     with pytest.raises(NoClient, match=r"pip install 'holdfast\[s3\]'"):
         opened(given)
+
+
+class _Watched:
+    """A Temporal namespace in which the cluster's watch has begun, or has not."""
+
+    def __init__(self, memo: dict[str, str] | None) -> None:
+        self._memo = memo
+
+    def get_workflow_handle(self, _: str) -> _Watched:
+        return self
+
+    async def describe(self, **_: object) -> _Watched:
+        if self._memo is None:
+            raise RPCError("", RPCStatusCode.NOT_FOUND, b"")
+        return self
+
+    async def memo(self) -> dict[str, str]:
+        assert self._memo is not None
+        return self._memo
+
+
+BLUE = {"managed_by": "holdfast.dev/blue"}
+DERIVED = {MEMO_INSTALLATION: "holdfast-abcd1234"}
+
+
+@pytest.mark.row("F15", level="pure")
+@pytest.mark.parametrize(
+    ("given", "memo", "label"),
+    [
+        ({}, None, "holdfast-abcd1234"),
+        ({"installation": "ours"}, None, "ours"),
+        (BLUE | {"installation": "blue"}, None, "blue"),
+        (BLUE, DERIVED, "holdfast-abcd1234"),
+    ],
+    ids=["alone", "named", "second", "begun under an earlier release"],
+)
+async def test_F15_an_installation_keeps_its_label(given: dict[str, str], memo: dict[str, str] | None, label: str):
+    settings = load({"cluster": "c", **given})
+    client = cast("Client", _Watched(memo))
+    assert await installation_of(client, settings, "abcd1234-0000", Health()) == label
+
+
+@pytest.mark.row("F15", level="pure")
+@pytest.mark.parametrize("memo", [None, {}, {MEMO_INSTALLATION: "holdfast-99999999"}])
+async def test_F15_a_second_installation_begins_with_a_label_of_its_own_or_not_at_all(memo: dict[str, str] | None):
+    client = cast("Client", _Watched(memo))
+    with pytest.raises(SettingsError, match=r"installation: missing: with managed_by 'holdfast.dev/blue'.*'blue'"):
+        await installation_of(client, load({"cluster": "c", **BLUE}), "abcd1234-0000", Health())

@@ -131,7 +131,7 @@ def find(objects: Iterable[Mapping[str, Any]], installation: str, cluster: str) 
     for thing in objects:
         metadata, spec = mapping(thing.get("metadata")), mapping(thing.get("spec"))
         owner = mapping(metadata.get("labels")).get(names.LABEL_INSTALLATION)
-        if owner != installation or _cluster(str(spec.get("workflowId"))) not in (cluster, ""):
+        if owner != installation or cluster_of(str(spec.get("workflowId"))) not in (cluster, ""):
             foreign += 1
         else:
             key = WorkloadKey(str(metadata.get("namespace")), str(spec.get("workloadUid")))
@@ -204,7 +204,7 @@ def _alive(left: Left, run: RunFact) -> Judgement:
     return Judgement(Verdict.STRAY, why, past)
 
 
-def _cluster(workflow_id: str) -> str:
+def cluster_of(workflow_id: str) -> str:
     """Return the cluster in a workload's workflow id; empty if it is no such id."""
     try:
         return names.parse_workflow_id(workflow_id)[0]
@@ -241,7 +241,7 @@ def _problem(namespace: str, workflow_id: str, thing: Mapping[str, Any]) -> str:
     metadata, spec = mapping(thing.get("metadata")), mapping(thing.get("spec"))
     labels, what = mapping(metadata.get("labels")), f"{thing.get('kind')} {metadata.get('name')}"
     own = str(spec.get("workflowId"))
-    if not _cluster(own):
+    if not cluster_of(own):
         return f"{what} says {own!r} is its workflow: expected workload/<cluster>/<namespace>/<name>"
     _, named, name = names.parse_workflow_id(own)
     if named != namespace:

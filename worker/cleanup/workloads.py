@@ -19,6 +19,7 @@ from holdfast.activities.kube.raw import mapping
 from holdfast.errors import HoldfastError
 from holdfast.model.words import counted
 from holdfast.worker.cleanup.disable import Say, unless_gone
+from holdfast.worker.cleanup.sweep import cluster_of
 from holdfast.worker.cleanup.sweep_lookup import Ground
 
 LOOK: Final = 1.0
@@ -67,22 +68,26 @@ async def standing(ground: Ground, namespace: str | None = None) -> list[Thing]:
     given, only what is there counts.
 
     Raises:
-        HoldfastError: if one belongs to another installation, which uses the same kinds.
+        HoldfastError: if one belongs to another installation, which uses the same kinds: two may have the same label.
         KubeError: if the cluster does not answer, or refuses.
     """
     own = ground.site.installation
     found: list[Thing] = []
+    others: set[str] = set()
     for kind in (names.ATTEMPT_KIND, names.ANCHOR_KIND):
-        listed = resources(ground, names.API_VERSION, kind, namespace)
-        found += [thing_of(names.API_VERSION, kind, one) async for one in listed]
-    others = {one.installation for one in found} - {own}
+        async for one in resources(ground, names.API_VERSION, kind, namespace):
+            found.append(thing_of(names.API_VERSION, kind, one))
+            cluster = cluster_of(str(mapping(one.get("spec")).get("workflowId")))
+            if cluster not in (ground.site.cluster, ""):
+                others.add(f"the one that calls this cluster {cluster}")
+    others |= {one.installation for one in found} - {own}
     for api_version, kind in formats.RESOURCES:
         async for one in resources(ground, api_version, kind, namespace):
             thing, manager = thing_of(api_version, kind, one), str(mapping(one.get("spec")).get("managedBy") or "")
-            if thing.installation == own or manager == ground.managed_by:
-                found.append(thing)
-            elif thing.lives and names.is_own_manager(manager):
+            if manager != ground.managed_by and thing.lives and names.is_own_manager(manager):
                 others.add(f"{thing.installation or 'the one'} that runs what is managedBy {manager}")
+            elif thing.installation == own or manager == ground.managed_by:
+                found.append(thing)
     if others:
         raise HoldfastError(
             f"installation: {', '.join(sorted(others))} also has workloads on this cluster, by the same kinds and "

@@ -288,9 +288,9 @@ class Settings(BaseSettings):
     queues: Annotated[tuple[Label, ...], NoDecode, BeforeValidator(_words)] = ()
     """The only admission queues that the role `admission` serves. Empty: all of the cluster, or of all clusters."""
     installation: Label = ""
-    """Label that marks this installation's objects. Empty: derived from the cluster's own identity."""
+    """Label of this installation's objects. Empty: derived from the cluster's identity. A second one needs its own."""
     managed_by: Annotated[str, AfterValidator(own_manager)] = names.MANAGED_BY
-    """The `managedBy` of custom resources that are run here. Two installations in one cluster have two values."""
+    """The `managedBy` of custom resources that are run here. A second installation has one of its own, and a label."""
     identity: str = ""
     """Name of this process in Temporal. Empty: its pid and host."""
 

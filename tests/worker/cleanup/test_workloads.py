@@ -11,7 +11,7 @@ from holdfast import formats, names
 from holdfast.errors import HoldfastError
 from holdfast.worker.cleanup import uninstall, workloads
 from holdfast.worker.cleanup.sweep_lookup import Ground
-from holdfast.worker.cleanup.workloads import Thing, thing_of
+from holdfast.worker.cleanup.workloads import Thing, standing, thing_of
 
 ROW = pytest.mark.row
 OWN = [(names.API_VERSION, names.ANCHOR_KIND), (names.API_VERSION, names.ATTEMPT_KIND)]
@@ -23,8 +23,12 @@ def found(kind: tuple[str, str], *, held: bool = False) -> Thing:
 
 
 class _Kube:
-    def __init__(self) -> None:
+    def __init__(self, *there: dict[str, Any]) -> None:
         self.deleted: list[str] = []
+        self._there = there
+
+    async def list(self, api_version: str, kind: str, *_: str) -> dict[str, Any]:
+        return {"items": [one for one in self._there if (one["apiVersion"], one["kind"]) == (api_version, kind)]}
 
     async def delete(self, *key: str, **_: Any) -> None:
         self.deleted.append(key[1])
@@ -35,6 +39,7 @@ class _Kube:
 
 class _Site:
     cluster = "dev"
+    installation = "ours"
 
     def __init__(self, kube: _Kube) -> None:
         self.kube = kube
@@ -42,9 +47,10 @@ class _Site:
 
 class _Ground:
     client = None
+    managed_by = "holdfast.dev/blue"
 
-    def __init__(self) -> None:
-        self.kube = _Kube()
+    def __init__(self, *there: dict[str, Any]) -> None:
+        self.kube = _Kube(*there)
         self.site = _Site(self.kube)
 
 
@@ -97,3 +103,54 @@ async def test_F15_removed_are_all_that_users_applied(ground: _Ground) -> None:
 async def test_F15_what_users_applied_is_left_to_them(ground: _Ground) -> None:
     await uninstall.leave_workloads(cast("Ground", ground), say=lambda _: None)
     assert set(ground.kube.deleted) == {names.ANCHOR_KIND, names.ATTEMPT_KIND}
+
+
+APPLIED = next(iter(formats.RESOURCES))
+
+
+def raw(
+    kind: tuple[str, str], spec: dict[str, Any], installation: str = "ours", *, held: bool = True
+) -> dict[str, Any]:
+    metadata = {
+        "name": "train",
+        "namespace": "research",
+        "uid": "u",
+        "labels": {names.LABEL_INSTALLATION: installation},
+    }
+    finalizers = [names.FINALIZER] if held else []
+    return {
+        "apiVersion": kind[0],
+        "kind": kind[1],
+        "metadata": metadata | {"finalizers": finalizers},
+        "spec": spec,
+    }
+
+
+@ROW("F15", level="pure")
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [
+        *[(raw(kind, {"workflowId": "workload/prod/research/train"}), "calls this cluster prod") for kind in OWN],
+        (raw(APPLIED, {"managedBy": names.MANAGED_BY}), f"ours that runs what is managedBy {names.MANAGED_BY}"),
+        (raw(OWN[0], {"workflowId": "workload/dev/research/train"}, "theirs"), "installation: theirs also has"),
+    ],
+    ids=["anchor", "attempt", "applied", "label"],
+)
+async def test_F15_what_another_installation_runs_is_not_ours_whatever_its_label(there: dict[str, Any], says: str):
+    with pytest.raises(HoldfastError, match=says):
+        await standing(cast("Ground", _Ground(there)))
+
+
+@ROW("F15", level="pure")
+@pytest.mark.parametrize(
+    "there",
+    [
+        *[raw(kind, {"workflowId": said}) for kind in OWN for said in ("workload/dev/research/train", "nothing")],
+        raw(APPLIED, {"managedBy": "holdfast.dev/blue"}),
+        raw(APPLIED, {"managedBy": "holdfast.dev/blue"}, ""),
+        raw(APPLIED, {"managedBy": names.MANAGED_BY}, held=False),
+    ],
+)
+async def test_F15_what_is_ours_is_found_by_its_label_or_by_who_runs_it(there: dict[str, Any]):
+    (one,) = await standing(cast("Ground", _Ground(there)))
+    assert one.kind == there["kind"]
