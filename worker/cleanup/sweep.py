@@ -28,7 +28,7 @@ class Verdict(StrEnum):
     STRAY = "stray"
     """Its workflow is running, and is past some of the attempts found: those are removed."""
     UNKNOWN = "unknown"
-    """Temporal does not know it: only listed, unless a person says otherwise."""
+    """Temporal does not know it, or whose its ended workflow was: only listed, unless a person says otherwise."""
     DOUBT = "in doubt"
     """It cannot be identified for certain: never touched."""
     ALIVE = "alive"
@@ -149,6 +149,9 @@ def judge(left: Left, life: Life) -> Judgement:
     current = life.current
     if current is None:
         why = f"Temporal knows no workflow {left.workflow_id}: it never began there, or its retention is over"
+        return _all_goes(left, Verdict.UNKNOWN, why, delete=True)
+    if current.unreadable and not current.running:
+        why = f"its workflow is over ({current.word}), and its memo cannot be read ({current.unreadable})"
         return _all_goes(left, Verdict.UNKNOWN, why, delete=True)
     if current.unreadable:
         return Judgement(

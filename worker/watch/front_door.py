@@ -56,6 +56,8 @@ IGNORED: Final = "AnnotationIgnored"
 """The reason of the Event on a resource that says which of its annotations have no effect."""
 _OVERLAP: Final = timedelta(seconds=30)
 """How far the list of ended workflows may lag behind."""
+_APART: Final = timedelta(minutes=1)
+"""How far apart the clocks of Temporal and of the API server may be."""
 _DEADLINE: Final = timedelta(seconds=10)
 _TICK: Final = 0.5
 _MESSAGE_MAXIMUM: Final = 900
@@ -329,8 +331,19 @@ class FrontDoor:
         found = await describe(self._place.client, self._workflow_id(item))
         if found is None:
             return None
-        uid = str((await found.memo()).get(names.MEMO_UID) or found.raw_info.first_run_id or "")
-        return Run(uid=uid, running=found.status is WorkflowExecutionStatus.RUNNING, word=word_for(found))
+        running = found.status is WorkflowExecutionStatus.RUNNING
+        try:
+            memo = await found.memo()
+        except Exception as error:  # A codec or a converter may raise anything.
+            if running:
+                raise
+            self._log(item).warning("the memo of its ended workflow cannot be read", why=repr(error)[:200])
+            # A run that began before the resource was created was not its own.
+            created = _created(item)
+            earlier = created is not None and found.start_time < created - _APART
+            return Run(uid=found.raw_info.first_run_id if earlier else "", running=False, word=word_for(found))
+        uid = str(memo.get(names.MEMO_UID) or found.raw_info.first_run_id or "")
+        return Run(uid=uid, running=running, word=word_for(found))
 
     async def _begun(self, item: Seen, *, again: bool) -> bool:
         """Start the workflow of a resource; return false if Temporal already knows its workflow id."""

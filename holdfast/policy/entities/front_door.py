@@ -32,7 +32,7 @@ class Run:
     """The latest run under the resource's workflow id."""
 
     uid: str
-    """The uid of the workload that the run belongs to."""
+    """The uid of the workload that the run belongs to; empty if the run has ended, and cannot be read."""
     running: bool
     word: str = "Running"
     """Temporal's name for the status of the run."""
@@ -89,7 +89,7 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
         if resource.shown is None:
             return Verdict(Act.BEGIN)
         return Verdict(Act.HOLD, f"Temporal does not know its workflow any more. {_AGAIN}")
-    if own:
+    if own or not run.uid:
         return Verdict(Act.HOLD, f"its workflow is {run.word}. {_AGAIN}")
     if run.running:
         why = f"its workflow id is taken by the workload with uid {run.uid}, which is there: `holdfast cancel` ends it"

@@ -193,3 +193,53 @@ async def test_X6_a_worker_that_loses_its_key_holds_the_workload_until_it_is_bac
         await until(answered, TRIED_AGAIN, "the worker has the key", pause=0.5)
         await site.fail_pod(namespace, exit_code=7)
         await site.reach(handle, "Running", attempt=2)
+
+
+@pytest.mark.timeout(480)
+async def test_X6_what_a_lost_key_encrypted_is_swept_and_begun_again(stack: Stack, tmp_path: Path) -> None:
+    lost, new = tmp_path / "lost.json", tmp_path / "new.json"
+    add(lost, "first")
+    add(new, "second")
+    kind, text = ("workload.codeflare.dev/v1beta2", "AppWrapper"), yaml.safe_dump(document(with_secret=False))
+    async with opened(stack, tmp_path, lost) as (site, _):
+        namespace = await site.namespace()
+        code, out = await run(site, lost, "submit", "-", "-n", namespace, said=text)
+        assert code == 0, out
+        wrapped = appwrapper("applied", job("work", pods=1))
+        wrapped["metadata"]["namespace"] = namespace
+        wrapped["spec"]["managedBy"] = site.managed_by
+        made = await site.kube.create(wrapped)
+        ids = [names.workflow_id(site.cluster, namespace, *one) for one in (("train",), ("applied", kind[1]))]
+        for one in ids:
+            await site.reach(site.client.get_workflow_handle(one), "Running")
+        begun = asyncio.get_running_loop().time()
+
+        assert site.workers[0].stop() == 0
+        async for execution in site.client.list_workflows("ExecutionStatus = 'Running'"):
+            await site.client.get_workflow_handle(execution.id).terminate("key lost")
+        await site.start_worker(**with_keys(new))
+        await site.kube.delete(*kind, "applied", namespace, uid=made["metadata"]["uid"])
+        code, out = await run(site, new, "sweep", "--dry-run")
+        assert code == 0, out
+        assert "its workflow is over (Terminated), and its memo cannot be read" in " ".join(out.split())
+        code, out = await run(site, new, "sweep", "--unknown", "--yes")
+        assert code == 0, out
+        assert await site.gone(namespace)
+
+        async def is_gone() -> bool:
+            return await site.kube.find(*kind, "applied", namespace) is None
+
+        await until(is_gone, 120, "the deletion of what was applied is done")
+        code, out = await run(site, new, "submit", "--again", "-", "-n", namespace, said=text)
+        assert code == 0, out
+        # Until then the new resource might be the one whose run cannot be read.
+        await asyncio.sleep(max(0.0, begun + 62 - asyncio.get_running_loop().time()))
+        await site.kube.create(wrapped)
+        again = await Client.connect(site.temporal_address, namespace=site.cluster, **options(new))
+        await site.reach(again.get_workflow_handle(ids[0]), "Running")
+
+        async def is_running() -> bool:
+            found = await site.kube.get(*kind, "applied", namespace)
+            return found.get("status", {}).get("phase") == "Running"
+
+        await until(is_running, 120, "what was applied again runs")

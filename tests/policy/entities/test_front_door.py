@@ -17,6 +17,7 @@ TERMINATED = Run("u", running=False, word="Terminated")
 COMPLETED = Run("u", running=False, word="Completed")
 ANOTHER = Run("v", running=True)
 ANOTHERS_END = Run("v", running=False, word="Completed")
+UNREADABLE = Run("", running=False, word="Terminated")
 NEW, CLAIMED = Resource("u"), Resource("u", life="u", held=True)
 RUNNING = Resource("u", life="u", held=True, shown=Phase.RUNNING)
 FAILED = Resource("u", life="u", shown=Phase.FAILED)
@@ -45,6 +46,16 @@ TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
         Act.HOLD,
         "its workflow is Terminated. Nobody decides",
     ),
+    ("alive, and its workflow ended by hand and unreadable", RUNNING, UNREADABLE, Act.HOLD, "is Terminated. Nobody"),
+    (
+        "begun, and its workflow ended unreadable before it said anything",
+        CLAIMED,
+        UNREADABLE,
+        Act.HOLD,
+        "is Terminated",
+    ),
+    ("applied just now, and perhaps begun", NEW, UNREADABLE, Act.HOLD, "is Terminated. Nobody decides"),
+    ("deleted, its workflow ended by hand and unreadable", deleted(RUNNING), UNREADABLE, Act.RELEASE, ""),
     ("alive, and Temporal forgot it", RUNNING, None, Act.HOLD, "Temporal does not know its workflow any more"),
     ("alive, and its workflow id taken", RUNNING, ANOTHER, Act.HOLD, "taken by the workload with uid v"),
     ("alive, and its workflow id was taken", RUNNING, ANOTHERS_END, Act.HOLD, "was taken by the workload with uid v"),
@@ -82,7 +93,9 @@ def test_F7_what_becomes_of_a_custom_resource(resource: Resource, run: Run | Non
 
 @ROW("F3", level="pure")
 def test_F3_what_remains_of_one_that_nobody_removes_keeps_it() -> None:
-    for resource, run in product((deleted(CLAIMED), deleted(RUNNING), deleted(COPY)), (None, TERMINATED, ANOTHER)):
+    for resource, run in product(
+        (deleted(CLAIMED), deleted(RUNNING), deleted(COPY)), (None, TERMINATED, ANOTHER, UNREADABLE)
+    ):
         verdict = judge(resource, run, remains=True)
         assert (verdict.act, verdict.reason) == (Act.HOLD, Reason.DELETION_BLOCKED)
         assert "`holdfast sweep` does" in verdict.why
@@ -91,7 +104,7 @@ def test_F3_what_remains_of_one_that_nobody_removes_keeps_it() -> None:
 
 @ROW("F7", level="pure")
 def test_F7_no_life_begins_twice_and_none_that_has_pods_is_let_go() -> None:
-    runs = [None, OWN, TERMINATED, COMPLETED, ANOTHER, ANOTHERS_END]
+    runs = [None, OWN, TERMINATED, COMPLETED, ANOTHER, ANOTHERS_END, UNREADABLE]
     shown = [None, *Phase]
     for life, deleting, held, phase, run, remains in product(
         ("", "u", "w"), (False, True), (False, True), shown, runs, (False, True)
@@ -101,7 +114,7 @@ def test_F7_no_life_begins_twice_and_none_that_has_pods_is_let_go() -> None:
             assert not deleting
             assert phase is None
             assert life in {"", "u"}
-            assert run is None or (run.uid != "u" and not run.running)
+            assert run is None or (run.uid not in {"u", ""} and not run.running)
         if verdict.act is Act.RELEASE:
             assert deleting
             assert held

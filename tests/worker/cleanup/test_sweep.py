@@ -170,8 +170,11 @@ CASES = {
         left(1), Life(run("Running", OTHER, said=False), DEAD), Verdict.DOUBT, [], False, False,
     ),
     "running, ours by first run alone": (left(1), Life(run("Running", said=False)), Verdict.DOUBT, [], False, False),
-    "a memo that cannot be read": (
-        left(1), Life(run("Terminated", "", unreadable="no codec")), Verdict.DOUBT, [], False, False,
+    "over, with a memo that cannot be read": (
+        left(1), Life(run("Terminated", "", unreadable="no key")), Verdict.UNKNOWN, [1], True, True,
+    ),
+    "running, with a memo that cannot be read": (
+        left(1), Life(run("Running", "", unreadable="no key")), Verdict.DOUBT, [], False, False,
     ),
     "never heard of": (left(1, 2), Life(), Verdict.UNKNOWN, [1, 2], True, True),
     "another run of the name only": (left(1), Life(run("Running", OTHER, attempt=9)), Verdict.UNKNOWN, [1], True, True),
@@ -194,6 +197,14 @@ class TestJudge:
         assert given.why
         assert not given.why.endswith(".")
 
+    @pytest.mark.row("X6", level="pure")
+    def test_X6_a_workload_whose_key_is_lost_goes_if_it_has_ended_and_a_person_says_so(self) -> None:
+        lost = [
+            Item(left(1), judge(left(1), Life(run(word, "", unreadable="no key")))) for word in ("Failed", "Running")
+        ]
+        assert to_remove(lost, unknown=False) == ()
+        assert to_remove(lost, unknown=True) == (lost[0],)
+
     @pytest.mark.parametrize("name", CASES)
     def test_a_running_workflow_of_the_same_uid_loses_nothing_it_may_need(self, name: str) -> None:
         found, life, *_ = CASES[name]
@@ -207,6 +218,8 @@ class TestJudge:
         assert judge(left(1), Life(DEAD)).why == "its workflow is over: Terminated while Running"
         assert judge(left(1), Life(run("Completed", phase="Succeeded"))).why == "its workflow is over: Succeeded"
         assert "a late worker's leftover" in judge(left(2, 3), Life(run("Running", attempt=3))).why
+        unreadable = judge(left(1), Life(run("Terminated", "", unreadable="no key")))
+        assert unreadable.why == "its workflow is over (Terminated), and its memo cannot be read (no key)"
         assert "retention is over" in judge(left(1), Life()).why
         assert "no run of it that was workload" in judge(left(1), Life(run("Failed", OTHER))).why
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.client import WorkflowExecution
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.converter import DataConverter
 
 from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError, NotFound
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase, Reason
-from holdfast.policy.entities.front_door import Act, Verdict
+from holdfast.policy.entities.front_door import Act, Run, Verdict
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.watch import front_door
 from holdfast.worker.watch.front_door import FrontDoor, Place, Seen, in_turn, resource_reader
@@ -345,6 +346,40 @@ async def test_F7_a_memo_that_cannot_be_read_and_an_id_of_ones_own_hold_up_no_co
     door = _door(cast("Any", _Nothing()), temporal)
     await door._audit(frozenset({KIND[1]}))
     assert temporal.told == [ORPHAN]
+
+
+class _Described(_Temporal):
+    """Describes one run, whose memo cannot be read, to whoever asks."""
+
+    def __init__(self, status: WorkflowExecutionStatus, started: datetime) -> None:
+        super().__init__()
+        info = _running("workload/c/ns/train").raw_info
+        info.status, info.first_run_id = cast("Any", int(status)), "first"
+        info.start_time.FromDatetime(started)
+        info.memo.fields["owner"].CopyFrom(Payload(metadata=UNREADABLE["an encoding of its own"], data=b"{"))
+        self._found = WorkflowExecution._from_raw_info(info, "default", DataConverter.default)
+
+    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Any:
+        async def describe(**_: Any) -> WorkflowExecution:
+            return self._found
+
+        return SimpleNamespace(describe=describe)
+
+
+@ROW("X6", level="pure")
+@ROW("F7", level="pure")
+async def test_F7_an_ended_run_that_cannot_be_read_is_told_from_an_earlier_one_by_its_begin() -> None:
+    raw = resource()
+    raw["metadata"]["creationTimestamp"] = EPOCH.isoformat()
+    kube, ended = _Kube(raw), WorkflowExecutionStatus.TERMINATED
+    for started, uid in ((EPOCH - timedelta(minutes=2), "first"), (EPOCH - timedelta(seconds=30), ""), (EPOCH, "")):
+        found = await _door(kube, _Described(ended, started))._run_of(_seen(kube))
+        assert found == Run(uid=uid, running=False, word="Terminated")
+    raw["status"] = reader.RESOURCE.status(raw, report(1, phase=Phase.RUNNING), EPOCH)
+    found = await _door(kube, _Described(ended, EPOCH - timedelta(days=1)))._run_of(_seen(kube))
+    assert found == Run(uid="", running=False, word="Terminated"), "its life has begun"
+    with pytest.raises(KeyError):
+        await _door(kube, _Described(WorkflowExecutionStatus.RUNNING, EPOCH))._run_of(_seen(kube))
 
 
 @ROW("D2", level="pure")
