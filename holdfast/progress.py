@@ -16,6 +16,7 @@ Whoever serves the file also serves the program's stacks, at `/stacks` (row P3):
 from __future__ import annotations
 
 import argparse
+import base64
 import faulthandler
 import json
 import logging
@@ -39,7 +40,7 @@ ENV_PORT: Final = "HOLDFAST_PROGRESS_PORT"
 """The port on which the agent serves the file."""
 ENV_ANNOTATION: Final = "HOLDFAST_PROGRESS_ANNOTATION"
 ENV_POD: Final = "HOLDFAST_POD_NAME"
-"""The pod's name, where its host name is another one."""
+"""The pod's name, where neither the token of its account nor its host name is of the pod."""
 ANNOTATION: Final = "holdfast.dev/step"
 PATCH_EVERY: Final = 15.0
 """Seconds between two patches of the annotation."""
@@ -305,20 +306,33 @@ def patch(word: dict[str, Any]) -> None:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     host = f"[{host}]" if ":" in host else host
     namespace = (_ACCOUNT / "namespace").read_text().strip()
-    pod = os.environ.get(ENV_POD) or os.environ["HOSTNAME"]
+    token = (_ACCOUNT / "token").read_text().strip()
+    pod = os.environ.get(ENV_POD) or _pod_of(token) or os.environ["HOSTNAME"]
     body = json.dumps({"metadata": {"annotations": {ANNOTATION: json.dumps(word)}}}).encode()
     request = urllib.request.Request(
         f"https://{host}:{port}/api/v1/namespaces/{namespace}/pods/{pod}",
         data=body,
         method="PATCH",
         headers={
-            "Authorization": f"Bearer {(_ACCOUNT / 'token').read_text().strip()}",
+            "Authorization": f"Bearer {token}",
             "Content-Type": "application/merge-patch+json",
         },
     )
     context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
-    with urllib.request.urlopen(request, timeout=10, context=context):  # noqa: S310 - always https
+    handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    with urllib.request.build_opener(*handlers).open(request, timeout=10):
         pass
+
+
+def _pod_of(token: str) -> str:
+    """Return the name of the pod that a token is bound to; empty if it is bound to none.
+
+    The host name is another one in pods of Indexed Jobs, on their node's network, and where the name is too long.
+    """
+    with suppress(IndexError, KeyError, TypeError, ValueError):
+        claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+        return str(claims["kubernetes.io"]["pod"]["name"])
+    return ""
 
 
 def _leave_step(n: int) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
+import ssl
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,3 +239,50 @@ def test_P4_the_step_is_kept_in_the_termination_message(monkeypatch: pytest.Monk
     monkeypatch.setenv("HOLDFAST_ATTEMPT", "1")
     progress.Teller().step(1234)
     assert log.read_text() == "step 1234"
+
+
+CLAIMS = {"kubernetes.io": {"namespace": "research", "pod": {"name": "train-0-1-x7k2p", "uid": "u"}}}
+
+
+def token(claims: Any) -> str:
+    """Return an account's token with these claims, whose signature nobody checks here."""
+    parts = ({"alg": "RS256"}, claims)
+    return ".".join([*(base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in parts), "s"])
+
+
+@ROW("P1", level="pure")
+@pytest.mark.parametrize(
+    ("text", "given", "expected"),
+    [
+        (token(CLAIMS), "", "train-0-1-x7k2p"),
+        (token(CLAIMS), "other", "other"),
+        (token({"kubernetes.io": {"namespace": "research"}}), "", "train-0-1"),
+        (token([1]), "", "train-0-1"),
+        ("opaque", "", "train-0-1"),
+        ("a.b.c", "", "train-0-1"),
+    ],
+    ids=["bound", "named", "bound to no pod", "no claims", "opaque", "no JSON"],
+)
+def test_P1_the_annotation_is_patched_on_the_pod_that_the_token_names_and_through_no_proxy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, given: str, expected: str
+):
+    """The host name of an Indexed Job's pod lacks the suffix of the pod's name."""
+    asked: list[tuple[str, str, str]] = []
+
+    def https_open(_: object, request: urllib.request.Request) -> None:
+        asked.append((request.get_method(), request.host, request.selector))
+        raise OSError("not found")
+
+    (tmp_path / "namespace").write_text("research")
+    (tmp_path / "token").write_text(text)
+    monkeypatch.setattr(progress, "_ACCOUNT", tmp_path)
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    monkeypatch.setattr(urllib.request.HTTPSHandler, "https_open", https_open)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("HOSTNAME", "train-0-1")
+    monkeypatch.setenv(progress.ENV_POD, given)
+    with pytest.raises(OSError, match="not found"):
+        progress.patch({"step": 1})
+    assert asked == [("PATCH", "[fd00::1]:443", f"/api/v1/namespaces/research/pods/{expected}")]

@@ -125,21 +125,22 @@ async def test_P2_a_process_that_hangs_is_noticed_and_restarted_and_one_that_sav
 async def test_P1_the_annotation_is_patched_with_the_rights_of_the_pods_own_account(
     real: Space, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """The real API server, and a token of the service account; the code runs here, where it reaches that server."""
+    """The real API server, and an account's token that is bound to the pod; the code runs here, where it reaches it."""
     kubectl = partial(asyncio.to_thread, real.site.stack.kubectl, "-n", real.namespace)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": containers("", nodeName="absent")}
     await kubectl("apply", "-f", "-", stdin=json.dumps(pod))
     config = yaml.safe_load(await kubectl("config", "view", "--raw"))
     cluster = config["clusters"][0]["cluster"]
     host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
-    files = {"namespace": real.namespace, "token": await kubectl("create", "token", "default")}
+    bound = ("--bound-object-kind", "Pod", "--bound-object-name", "train")
+    files = {"namespace": real.namespace, "token": await kubectl("create", "token", "default", *bound)}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
     monkeypatch.setattr(progress, "_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    monkeypatch.setenv(progress.ENV_POD, "train")
+    monkeypatch.setenv("HOSTNAME", "another-name")
     with pytest.raises(OSError, match="403"):
         await asyncio.to_thread(progress.patch, {"step": 1})
     await kubectl("create", "role", "tells", "--verb=patch", "--resource=pods")
