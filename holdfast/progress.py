@@ -23,6 +23,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import ssl
 import stat
 import threading
@@ -406,9 +407,23 @@ class _Handler(BaseHTTPRequestHandler):
         """Log no request: there is one every few seconds."""
 
 
+class _DualStack(ThreadingHTTPServer):
+    """Listens at all addresses of a pod, IPv4 and IPv6."""
+
+    address_family = socket.AF_INET6
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 def server(file: Path, port: int, host: str = "") -> ThreadingHTTPServer:
     """Return a server, which does not serve yet, of what a program on this pod tells in a file."""
-    return ThreadingHTTPServer((host, port), type("Handler", (_Handler,), {"file": file}))
+    handler = type("Handler", (_Handler,), {"file": file})
+    if not host and socket.has_dualstack_ipv6():
+        with suppress(OSError):
+            return _DualStack((host, port), handler)
+    return ThreadingHTTPServer((host, port), handler)
 
 
 def serve_beside() -> None:

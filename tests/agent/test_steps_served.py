@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,8 +44,8 @@ def serving(**environment: str) -> Iterator[str]:
     assert process.returncode == 0, "it does not wait for whoever it serves"
 
 
-def get(port: int) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/progress", timeout=10) as answer:
+def get(port: int, host: str = "127.0.0.1") -> bytes:
+    with urllib.request.urlopen(f"http://{host}:{port}/progress", timeout=10) as answer:
         assert answer.headers["Content-Type"] == "application/json"
         return answer.read()
 
@@ -57,6 +58,39 @@ def test_P1_a_file_is_served_from_a_thread_of_a_process_that_does_something_else
         for step in (3, 4):
             progress.write(file, {"step": step, "loss": 0.5})
             assert step_of(get(port)) == Step(step=step)
+
+
+def has_ipv6() -> bool:
+    """Return whether this machine has an address of IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no address of IPv6")
+def test_P1_a_file_is_served_over_IPv4_and_IPv6_at_the_same_port(tmp_path: Path) -> None:
+    file, port = tmp_path / "step.json", free_port()
+    progress.write(file, {"step": 3})
+    with progress.server(file, port) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        try:
+            told = [step_of(get(port, host)) for host in ("127.0.0.1", "[::1]")]
+        finally:
+            serving.shutdown()
+    assert told == [Step(step=3)] * 2
+
+
+@pytest.mark.parametrize("way", ["none", "binds not"])
+def test_P1_without_IPv6_a_file_is_served_over_IPv4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    def refuses(_: object) -> None:
+        raise OSError("Cannot assign requested address")
+
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: way == "binds not")
+    monkeypatch.setattr(progress._DualStack, "server_bind", refuses)
+    with progress.server(tmp_path / "step.json", 0) as serving:
+        assert serving.address_family == socket.AF_INET
 
 
 def test_P1_of_a_file_at_most_4096_bytes_are_served(tmp_path: Path) -> None:
