@@ -203,6 +203,16 @@ def write(path: Path, word: dict[str, Any]) -> None:
     beside.replace(path)
 
 
+def forget() -> None:
+    """Remove the file that the environment names: what it tells is of programs before those that begin now."""
+    file = os.environ.get(ENV_FILE)
+    if file:
+        try:
+            Path(file).unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("progress: the step of before stands: %s", error)
+
+
 def offer_stacks(path: Path) -> None:
     """Let who serves the file have this process write the stacks of its threads, as long as the process lives.
 

@@ -35,6 +35,7 @@ from holdfast.agent.machine import (
 from holdfast.agent.messages import Assignment, Failure, bounded
 from holdfast.agent.settings import Settings
 from holdfast.agent.workers import Launch, Workers, describe, kill_all_below, reap_all
+from holdfast.progress import forget
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class Agent:
             assert self._workers
             self._workers.stop(command.grace)
             return
+        forget()
         try:
             self._workers = await Workers.start(self._launches(command.assignment), self._tell, kill_all_below)
         except OSError as error:

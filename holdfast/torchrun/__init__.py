@@ -1,8 +1,8 @@
 """torchrun's rendezvous backend `holdfast`: torchrun's agents join a gang as members, in place of Holdfast's own agent.
 
-It runs inside users' training images. It imports the standard library, `holdfast.names` and `holdfast.agent`, and
-PyTorch only inside functions, which PyTorch itself calls. Decision record 0030 defines the messages to the rendezvous;
-record 0032 defines how torchrun sends them.
+It runs inside users' training images. It imports the standard library, `holdfast.names`, `holdfast.progress` and
+`holdfast.agent`, and PyTorch only inside functions, which PyTorch itself calls. Decision record 0030 defines the
+messages to the rendezvous; record 0032 defines how torchrun sends them.
 """
 
 from __future__ import annotations

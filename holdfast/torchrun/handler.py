@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from holdfast.agent.messages import Assignment, Directive, Failure, Kind, Report, State
 from holdfast.agent.settings import Settings
+from holdfast.progress import forget
 from holdfast.torchrun import launcher
 from holdfast.torchrun.member import Member, ran
 from holdfast.torchrun.store import Entry, Server, is_prefixed
@@ -115,6 +116,7 @@ class Handler:
             self._failed = ()
             self._seen_running = time.time()
             answer = self._answer(entry, place)
+            forget()
             healthy = Report(State.HEALTHY, place.round)
             self._member.say(healthy)
             self._watch(healthy)

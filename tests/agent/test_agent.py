@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from holdfast import names
+from holdfast import names, progress
 from holdfast.model.gang.status import CloseReason
 from holdfast.model.gang.wire import Announcement, Assignment, Coordinator, Directive, DirectiveKind, MemberState
 from tests.agent.stage import LIMIT, Puppet, Stage, open_stage
@@ -172,6 +172,29 @@ async def test_T3_a_failed_worker_takes_the_others_along_is_told_and_the_next_ro
         assert again.join.port != before.join.port
         one.gang.run(2, workers=2)
         assert {(await one.worker()).environment["TORCHELASTIC_RESTART_COUNT"] for _ in range(2)} == {"1"}
+        one.gang.tell(DirectiveKind.FINISH, reason=CloseReason.ENDED, exit_code=5)
+        assert await one.ends() == 5
+
+
+@pytest.mark.row("T3", level="pure")
+@pytest.mark.row("P2", level="pure")
+async def test_P2_the_programs_of_a_round_begin_without_the_step_of_the_round_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "step.json"
+    monkeypatch.setenv(progress.ENV_FILE, str(file))
+    async with agent(tmp_path) as one:
+        one.gang.run(1)
+        worker = await one.worker()
+        await worker.done("write", path=str(file), text='{"step": 395}')
+        worker.do("exit", code=3)
+        await one.gang.hears(MemberState.FAILED)
+        assert file.exists()
+        one.gang.tell(DirectiveKind.REJOIN)
+        await one.gang.hears(MemberState.INIT)
+        one.gang.run(2)
+        await one.worker()
+        assert not file.exists()
         one.gang.tell(DirectiveKind.FINISH, reason=CloseReason.ENDED, exit_code=5)
         assert await one.ends() == 5
 

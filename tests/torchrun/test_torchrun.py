@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import progress
 from holdfast.model.gang.state import Absence, GangState
 from holdfast.model.gang.status import CloseReason, GangPhase
 from holdfast.model.gang.wire import MemberState
@@ -107,16 +108,20 @@ async def test_T2_the_barrier_ends_and_who_has_not_finished_is_stopped(tmp_path:
 @ROW("T3", level="pure")
 async def test_T3_a_killed_worker_is_charged_to_its_member_and_all_meet_again(tmp_path: Path) -> None:
     async with fleet(tmp_path, min=3, max=3) as one:
+        told = {name: tmp_path / f"{name}.json" for name in "abc"}
         for name in "abc":
-            await one.start(name)
+            await one.start(name, **{progress.ENV_FILE: str(told[name])})
         found = await one.workers(*"abc")
         await one.gathering.until(runs(1))
+        for file in told.values():
+            progress.write(file, {"step": 395})
         os.kill(found["b"].pid, signal.SIGKILL)
         state = await one.gathering.until(runs(2))
         assert charged(state) == {"a": 0, "b": 1, "c": 0}
         assert state.why == "local rank 0 of b was ended by signal 9"
         await finish(one, *"abc")
         assert len(one.gathering.rounds) == 2
+        assert not any(file.exists() for file in told.values()), "the step is of the round before"
 
 
 @ROW("T3", level="pure")

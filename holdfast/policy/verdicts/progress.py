@@ -62,7 +62,7 @@ def read(known: StepRecord | None, attempt: int, pods: Sequence[PodStep], rules:
     quiet = record.quiet + (elapsed.total_seconds() if on_time and record.pods else 0.0)
     unseen = record.unseen or not on_time
     digest = hashlib.sha256(",".join(sorted(pod.program for pod in pods)).encode()).hexdigest()[:12]
-    new, before = digest != record.pods, record.step
+    new, before = digest != record.pods or _has_forgotten(record, pods), record.step
     told, hidden = {pod.uid for pod in pods if pod.told is not None}, {pod.uid for pod in pods if pod.hidden}
     step, leader = _best(pods)
     if not pods or (step is None and _is_unknown(record, hidden, new=new)):
@@ -191,16 +191,18 @@ def is_news(told: StepRecord | None, told_at: datetime, record: StepRecord, rule
         record: the record now.
         rules: how steps are followed.
     """
-    if record.step is None and record.phase == "" and not is_slow(record, rules):
+    known = told.step if told is not None and told.attempt == record.attempt else None
+    # What is known of the step must not be more than what a save under way can hold (row P4).
+    fell = known is not None and (record.step is None or record.step < known)
+    if record.step is None and record.phase == "" and not is_slow(record, rules) and not fell:
         return False
     if told is None or told.attempt != record.attempt or (told.step is None and record.step is not None):
         return True
     since = record.at - told_at
-    if since < TOLD_AT_MOST or is_too_soon(record, told_at):
+    # After no step, the next one is told at once.
+    if since < (2 * TOLD_AT_MOST if fell and record.step is None else TOLD_AT_MOST) or is_too_soon(record, told_at):
         return False
     slow = is_slow(record, rules)
-    # What is known of the step must not be more than what a save under way can hold (row P4).
-    fell = told.step is not None and record.step is not None and record.step < told.step
     return fell or slow != is_slow(told, rules) or (since >= TOLD_EVERY and record.step != told.step)
 
 
@@ -220,6 +222,12 @@ def _is_unknown(record: StepRecord, hidden: Set[str], *, new: bool) -> bool:
     the same reason, a pod that has never told a step counts as silent.
     """
     return not new and record.leader in hidden and not record.mute
+
+
+def _has_forgotten(record: StepRecord, pods: Sequence[PodStep]) -> bool:
+    """Whether the pod that told the step tells none now: in a gang, agents start programs again without the kubelet."""
+    words = [pod.told for pod in pods if pod.uid == record.leader and pod.told is not None]
+    return any(word.step is None and not word.phase for word in words)
 
 
 def _begun(known: StepRecord | None, attempt: int, now: datetime) -> StepRecord:

@@ -255,6 +255,42 @@ def test_P2_a_program_that_begins_again_in_its_pod_gets_the_bound_of_the_first_s
     assert one.known.samples == samples
 
 
+@ROW("P2", level="pure")
+@ROW("T3", level="pure")
+def test_P2_the_programs_of_a_gangs_next_round_get_the_bound_of_the_first_step_in_the_pods_that_stay():
+    one = two_pods(Reader().learned(), Step(step=34), Step(step=34))
+    two_pods(two_pods(one, Step(step=35), Step(step=35)), Step(step=36), Step(step=36))
+    assert bound_of(one.known, RULES).span == RULES.minimum
+    samples = one.known.samples
+    two_pods(one, Step(), Step(step=36))
+    for _ in range(20):
+        two_pods(one, Step(), Step())
+        assert not one.failed
+    assert standing(one.known).startswith("no step yet for 4m45s")
+    assert bound_of(one.known, RULES).span == RULES.first_step
+    assert two_pods(one, Step(step=30), Step(step=30)).known.samples == samples
+    two_pods(one, Step(step=31), Step(step=31))
+    assert bound_of(one.known, RULES).span == RULES.minimum
+
+
+@ROW("P2", level="pure")
+@ROW("T6", level="pure")
+def test_P2_a_step_of_the_round_before_takes_no_bound_of_the_first_step_from_the_next_one():
+    one = two_pods(Reader().learned(), Step(step=34), None)
+    two_pods(one, Step(step=35), None)
+    assert bound_of(one.known, RULES).span == RULES.minimum, "another step has come since the newcomer"
+    for _ in range(20):
+        two_pods(one, Step(), Step())
+        assert not one.failed
+
+
+@ROW("P2", level="pure")
+def test_P2_a_phase_that_is_told_without_the_step_is_no_new_beginning():
+    one = Reader().learned()
+    one.waits(60, None, phase="saving", bound=300).sees(34).sees(35)
+    assert bound_of(one.known, RULES).span == RULES.minimum
+
+
 @ROW("P1", level="pure")
 def test_P1_new_steps_alone_are_told_every_five_minutes_and_a_slow_step_at_once():
     one = Reader().sees(0)
@@ -272,6 +308,19 @@ def test_P1_new_steps_alone_are_told_every_five_minutes_and_a_slow_step_at_once(
     one.waits(105)
     assert is_news(told, told_at, one.known, RULES), "half of the bound is over"
     assert not is_news(one.known, told_at, one.waits(PERIOD).known, RULES)
+
+
+@ROW("P1", level="pure")
+@ROW("P4", level="pure")
+def test_P4_that_a_step_is_known_no_longer_is_told_after_two_minutes_and_the_next_step_at_once():
+    one = Reader().sees(40).sees(41)
+    told, told_at = one.known, START + timedelta(seconds=one.seconds)
+    while not is_news(told, told_at, one.known, RULES):
+        one.sees(None)
+    assert (one.known.step, START + timedelta(seconds=one.seconds) - told_at) == (None, timedelta(minutes=2))
+    told, told_at = one.known, START + timedelta(seconds=one.seconds)
+    assert not is_news(told, told_at, one.waits(600, None).known, RULES)
+    assert is_news(told, told_at, one.sees(30).known, RULES)
 
 
 @ROW("P1", level="pure")
