@@ -67,6 +67,7 @@ _DUMP: Final = "stacks.txt"
 _ASK: Final = "ask"
 _NONE_YET: Final = "no program has told a step yet"
 _IN_A_POD: Final = "HOLDFAST_ATTEMPT"
+_RESTARTS_IN_PLACE: Final = "HOLDFAST_IN_PLACE_RESTART_ATTEMPT_FILE"
 _TERMINATION_LOG: Final = Path("/dev/termination-log")
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _log = logging.getLogger("holdfast.progress")
@@ -203,12 +204,12 @@ def write(path: Path, word: dict[str, Any]) -> None:
     beside.replace(path)
 
 
-def forget() -> None:
-    """Remove the file that the environment names: what it tells is of programs before those that begin now."""
-    file = os.environ.get(ENV_FILE)
-    if file:
+def forget(file: Path | None = None) -> None:
+    """Remove the file, or the one that the environment names: it tells of programs before those that begin now."""
+    path = file or os.environ.get(ENV_FILE)
+    if path:
         try:
-            Path(file).unlink(missing_ok=True)
+            Path(path).unlink(missing_ok=True)
         except OSError as error:
             _log.warning("progress: the step of before stands: %s", error)
 
@@ -448,6 +449,7 @@ def serve_beside() -> None:
         if not port.isdecimal() or not 1 <= int(port) <= 65535:
             raise ValueError(f"{ENV_PORT}: {port!r}: expected 1 to 65535")
         serving = server(Path(file), int(port))
+        forget()
         threading.Thread(target=serving.serve_forever, name="holdfast-progress", daemon=True).start()
 
 
@@ -459,7 +461,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.file is None:
         parser.error(f"--file: missing: give it, or set {ENV_FILE}")
-    server(Path(given.file), given.port).serve_forever()
+    file = Path(given.file)
+    if os.environ.get(_RESTARTS_IN_PLACE):
+        forget(file)
+    server(file, given.port).serve_forever()
 
 
 if __name__ == "__main__":

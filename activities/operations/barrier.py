@@ -203,10 +203,11 @@ async def _advance(site: Site, given: BarrierInput, seen: _Pods) -> bool:
             request[names.ANNOTATION_RESUME_FROM] = given.resume_from or None
         await _annotate(site, given, [(pod, request) for pod in behind])
     elif there and len(there) + passed == len(pods) >= seen.expected and not seen.going:
-        attempt = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal)}
+        # The step is of programs that are dead.
+        lifted = {names.ANNOTATION_IN_PLACE_ATTEMPT: str(goal), names.ANNOTATION_STEP: None}
         restarts = names.ANNOTATION_RESTARTS_SEEN
         await _still_permitted(site, given, there)
-        await _annotate(site, given, [(pod, {**attempt, restarts: str(pod.stands.restarts)}) for pod in there])
+        await _annotate(site, given, [(pod, {**lifted, restarts: str(pod.stands.restarts)}) for pod in there])
         return True
     return False
 

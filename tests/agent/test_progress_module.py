@@ -69,6 +69,11 @@ def test_P1_its_annotation_is_the_one_that_the_worker_reads():
 
 
 @ROW("P1", level="pure")
+def test_P1_it_knows_pods_that_restart_in_place_by_what_the_worker_gives_them():
+    assert progress._RESTARTS_IN_PLACE == names.ENV_IN_PLACE_ATTEMPT_FILE
+
+
+@ROW("P1", level="pure")
 def test_P1_a_step_keeps_what_was_told_of_saves_and_ends_a_phase(told: Path):
     teller = progress.Teller()
     teller.step(1, total=10, saved=0)

@@ -8,14 +8,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from holdfast import progress
+from holdfast import names, progress
 from holdfast.activities.progress.read import BYTES_MAXIMUM, step_of
 from holdfast.agent import EXIT_REFUSED
 from holdfast.agent.process import free_port
@@ -25,7 +26,7 @@ from tests.agent.test_settings import COMMAND, ENVIRONMENT
 pytestmark = pytest.mark.row("P1", level="pure")
 SERVES = """
 import sys, threading
-from holdfast import progress
+from holdfast import names, progress
 progress.serve_beside()
 print(*sorted(one.name for one in threading.enumerate() if one.daemon), flush=True)
 sys.stdin.read()
@@ -91,6 +92,37 @@ def test_P1_without_IPv6_a_file_is_served_over_IPv4(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(progress._DualStack, "server_bind", refuses)
     with progress.server(tmp_path / "step.json", 0) as serving:
         assert serving.address_family == socket.AF_INET
+
+
+@pytest.mark.row("P2", level="pure")
+@pytest.mark.row("J24", level="pure")
+def test_P2_an_agent_serves_no_step_of_programs_before_its_own(tmp_path: Path) -> None:
+    file, port = tmp_path / "step.json", free_port()
+    progress.write(file, {"step": 1000})
+    with serving(**{progress.ENV_FILE: str(file), progress.ENV_PORT: str(port)}):
+        assert step_of(get(port)) == Step()
+
+
+@pytest.mark.row("P2", level="pure")
+@pytest.mark.row("J24", level="pure")
+@pytest.mark.parametrize(("orders", "expected"), [("/orders/attempt", Step()), ("", Step(step=1000))])
+def test_P2_where_a_pod_restarts_in_place_its_sidecar_serves_no_step_of_before(
+    tmp_path: Path, orders: str, expected: Step
+) -> None:
+    """Elsewhere it may start after the program, or again alone."""
+    file, port = tmp_path / "step.json", free_port()
+    progress.write(file, {"step": 1000})
+    argv = [sys.executable, "-m", "holdfast.progress", "--file", str(file), "--port", str(port)]
+    with subprocess.Popen(argv, env={**os.environ, names.ENV_IN_PLACE_ATTEMPT_FILE: orders}) as sidecar:
+        try:
+            until = time.monotonic() + 30
+            while time.monotonic() < until:
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            assert step_of(get(port)) == expected
+        finally:
+            sidecar.kill()
 
 
 def test_P1_of_a_file_at_most_4096_bytes_are_served(tmp_path: Path) -> None:

@@ -142,6 +142,18 @@ async def test_J24_others_do_not_restart_without_a_pod_that_succeeded_before(gra
 
 
 @ROW
+@pytest.mark.row("P2", level="pure")
+@pytest.mark.timeout(20)
+async def test_J24_the_step_of_dead_programs_is_gone_once_others_may_start():
+    back = [named("worker", index, request=1, attempt=0, seen=0, restarts=1) for index in range(2)]
+    for one in back:
+        one["metadata"]["annotations"][names.ANNOTATION_STEP] = '{"step": 1000}'
+    cluster = there(*back)
+    assert await begun(cluster, 30.0, 1, worker=2) == ["worker-0", "worker-1"]
+    assert [one["metadata"]["annotations"][names.ANNOTATION_STEP] for one in cluster.pods.values()] == [None, None]
+
+
+@ROW
 @pytest.mark.timeout(20)
 async def test_J24_a_pod_that_is_gone_is_still_missed():
     with pytest.raises(_Refused, match=r"^1 pod is gone$"):

@@ -51,6 +51,9 @@ async def test_J24_a_failed_program_restarts_all_pods_where_they_are(ground: Spa
     handle, document, programs = await began(ground, token())
     before = await places(ground)
     assert len(before) == PODS
+    patch = {"metadata": {"annotations": {names.ANNOTATION_STEP: '{"step": 1000}'}}}
+    for pod in [one["metadata"] for one in await ground.pods()]:
+        await ground.site.kube.patch("v1", "Pod", pod["name"], ground.namespace, patch=patch, uid=pod["uid"])
     async with programs.watched():
         for number in (1, 2):
             await asyncio.to_thread(programs.kill)
@@ -59,6 +62,8 @@ async def test_J24_a_failed_program_restarts_all_pods_where_they_are(ground: Spa
             assert (status.restarts, status.executions) == (number, 1)
     assert programs.mixed == [], "no process begins before all of the attempt before it are dead"
     assert await places(ground) == before, "uid, node and address stay"
+    told_of = [one["metadata"]["annotations"].get(names.ANNOTATION_STEP) for one in await ground.pods()]
+    assert told_of == [None] * PODS, "the step of the programs before"
     found = await told(ground, handle, document)
     assert counted(found) == (2, 2)
     assert (found["previousInPlaceRestartAttempt"], found["currentInPlaceRestartAttempt"]) == (1, 2)
