@@ -20,6 +20,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.cli.cluster import checks
 from holdfast.client import run as run_module
 from holdfast.client.connection import Place
 from holdfast.client.entities.health import of_cluster
@@ -34,7 +35,7 @@ WORKLOAD = names.workflow_id("dev", "research", "train")
 QUEUE = names.queue_id("dev", "gpus")
 RENDEZVOUS = names.rendezvous_id("dev", "research", "train")
 WATCH = names.watch_workflow_id("dev")
-BROKER, PROVISIONER = names.broker_id("dev"), names.provisioner_id("dev")
+MONITOR, BROKER, PROVISIONER = names.node_monitor_id("dev"), names.broker_id("dev"), names.provisioner_id("dev")
 UID = "0000-1"
 
 
@@ -219,6 +220,18 @@ async def test_D2_doctor_names_a_broker_that_failed_and_that_somebody_needs() ->
     temporal.there[WORKLOAD], temporal.saves = RUNNING, True
     found = [(each.workflow_id, each.verdict.healthy) for each in await of_cluster(temporal, "dev")]
     assert found == [(WATCH, True), (BROKER, False)]
+
+
+@pytest.mark.row("D2", level="pure")
+async def test_D2_a_watch_that_was_stopped_is_told_and_a_monitor_that_nobody_may_want_warns() -> None:
+    ended = dict.fromkeys((WATCH, MONITOR), WorkflowExecutionStatus.COMPLETED)
+    temporal: Any = Temporal({WORKLOAD: RUNNING, QUEUE: RUNNING} | ended, answered(WORKLOAD, QUEUE))
+    said = (await run_of(temporal).explain()).entities
+    assert [one.partition(" at ")[0] for one in said] == ["cluster watch: its workflow was stopped"]
+    watch, monitor = await checks._entities(temporal, "dev")
+    assert (watch.good, monitor.good, monitor.warns) == (False, True, True)
+    assert "no silent node is found Down" in monitor.found
+    assert monitor.remedy.startswith("if it is wanted, restart a worker")
 
 
 async def _no_events(*_: Any, **__: Any) -> Any:

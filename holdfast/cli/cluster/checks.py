@@ -296,12 +296,15 @@ async def _admission(client: Client, cluster: str) -> list[Check]:
 async def _entities(client: Client, cluster: str) -> list[Check]:
     """Check the workflows that workloads depend on: one line each, but graphs and gangs only if unhealthy."""
     from holdfast.client.entities.health import of_cluster
+    from holdfast.policy.entities.health import may_be_unwanted
 
     checks: list[Check] = []
     for one in await of_cluster(client, cluster):
         name = one.entity.name_of(one.workflow_id)
         if not one.verdict.healthy:
-            checks.append(Check(name, False, one.sentence.removeprefix(f"{name}: "), one.verdict.remedy))
+            found, warns = one.sentence.removeprefix(f"{name}: "), may_be_unwanted(one.entity, one.execution)
+            remedy = f"if it is wanted, {one.verdict.remedy}" if warns else one.verdict.remedy
+            checks.append(Check(name, warns, found, remedy, warns=warns))
         elif one.entity.type not in {names.GRAPH_WORKFLOW, names.RENDEZVOUS_WORKFLOW}:
             checks.append(Check(name, True, f"its workflow is {one.execution.value.lower()}"))
     return checks

@@ -243,6 +243,13 @@ def judge(entity: Entity, sight: Sight, now: datetime, patience: timedelta, firs
     match sight.execution:
         case Execution.RUNNING:
             return _running(sight, now, patience, first)
+        case Execution.ENDED if entity.source is Source.SETTINGS:
+            return Verdict(
+                healthy=False,
+                says=f"its workflow was stopped{_at(sight)}",
+                until="a worker with the role watch starts",
+                remedy="restart a worker with the role watch: no watchdog begins what was told to stop",
+            )
         case Execution.ENDED:
             return _WELL
         case Execution.ABSENT:
@@ -389,7 +396,14 @@ def concerns(entity: Entity, execution: Execution) -> bool:
     An absent entity matters only if it must exist: a queue and a graph existed before the workload. A rendezvous starts
     with an attempt, and whoever runs the cluster decides whether it has a node monitor, a provisioner, a broker.
     """
+    if may_be_unwanted(entity, execution):
+        return False
     return execution is not Execution.ABSENT or entity.type in {names.QUEUE_WORKFLOW, names.GRAPH_WORKFLOW}
+
+
+def may_be_unwanted(entity: Entity, execution: Execution) -> bool:
+    """Whether an entity was stopped that a cluster can do without: its workers may be configured so."""
+    return execution is Execution.ENDED and entity.type in {names.NODE_MONITOR_WORKFLOW, names.PROVISIONER_WORKFLOW}
 
 
 def _at(sight: Sight, word: str = "at") -> str:
