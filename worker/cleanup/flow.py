@@ -33,6 +33,15 @@ async def dismiss(kube: Kube, namespace: str | None, schema: str = NAME) -> None
     await _change(kube, schema, others)
 
 
+async def admits(kube: Kube, namespace: str, schema: str = NAME) -> bool:
+    """Whether the flow schema has an account of a namespace; false if the caller may not read it."""
+    try:
+        found = await kube.find(*KIND, schema)
+    except Forbidden:
+        return False
+    return found is not None and any(_namespace_of(one) == namespace for one in _subjects(found))
+
+
 def rules(subjects: list[_Subject]) -> list[dict[str, Any]]:
     """Return the rules by which deletions of these accounts match; none without accounts, which Kubernetes refuses."""
     resources = {"verbs": ["delete"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
@@ -45,7 +54,7 @@ async def _change(kube: Kube, schema: str, change: Callable[[list[_Subject]], li
             found = await kube.find(*KIND, schema)
             if found is None:
                 return
-            subjects = [dict(one) for rule in mappings(_spec(found).get("rules")) for one in mappings(rule["subjects"])]
+            subjects = _subjects(found)
             wanted = change(subjects)
             if wanted != subjects:
                 metadata = found["metadata"]
@@ -63,8 +72,9 @@ async def _change(kube: Kube, schema: str, change: Callable[[list[_Subject]], li
             return
 
 
-def _spec(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    return mapping(found.get("spec"))
+def _subjects(found: Mapping[str, Any]) -> list[_Subject]:
+    flow_rules = mappings(mapping(found.get("spec")).get("rules"))
+    return [dict(one) for rule in flow_rules for one in mappings(rule["subjects"])]
 
 
 def _namespace_of(subject: _Subject) -> object:

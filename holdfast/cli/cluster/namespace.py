@@ -125,10 +125,15 @@ def disable(
     async def go() -> None:
         from holdfast.activities.site.permission_cache import FRESH
         from holdfast.worker.cleanup.disable import close, revoke
+        from holdfast.worker.cleanup.flow import admits
         from holdfast.worker.cleanup.workloads import open_workflows, standing
 
         async with grounded(place, installation, kubeconfig, context) as ground:
             kube, cluster = ground.site.kube, ground.site.cluster
+            if await kube.find("v1", "Namespace", name) is None and not (
+                await open_workflows(ground.client, cluster, name) or await admits(kube, name)
+            ):
+                raise HoldfastError(f"there is no namespace {name} on cluster {cluster}, and nothing is left of one")
             if workloads is None and (
                 await open_workflows(ground.client, cluster, name)
                 or any(one.lives for one in await standing(ground, name))

@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from holdfast import names
+from holdfast.worker.cleanup.flow import admit, admits
 from holdfast.worker.cleanup.namespace import LABELS, enable
 from tests.e2e.ground.site import appwrapper, job, until
 from tests.e2e.ground.space import Space
@@ -15,10 +16,15 @@ from tests.e2e.rows.test_rows_refusals import refusal
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def disable(space: Space, *argv: str) -> tuple[int, str]:
-    """Disable the test's namespace with an administrator's rights; return the exit code and what was said."""
+async def disable(space: Space, *argv: str, namespace: str = "") -> tuple[int, str]:
+    """Disable a namespace, the test's by default, as an administrator; return the exit code and what was said."""
     done = await run(
-        space.site, "namespace", "disable", space.namespace, f"--kubeconfig={space.site.stack.kubeconfig}", *argv
+        space.site,
+        "namespace",
+        "disable",
+        namespace or space.namespace,
+        f"--kubeconfig={space.site.stack.kubeconfig}",
+        *argv,
     )
     return done.code, done.out + done.errors
 
@@ -66,3 +72,17 @@ async def test_X11_what_runs_is_left_alone_or_removed_and_nothing_new_begins(spa
     await until(is_over, 60, "its workflow has ended")
     code, said = await disable(space)
     assert code == 0, f"it may be repeated: {said}"
+
+
+@pytest.mark.row("X11", level="e2e")
+async def test_X11_a_namespace_that_is_not_there_is_refused_unless_something_is_left_of_it(space: Space) -> None:
+    absent = f"{space.namespace}-absent"
+    for argv in ((), ("--workloads", "leave")):
+        code, said = await disable(space, *argv, namespace=absent)
+        assert (code, f"there is no namespace {absent} on cluster {space.site.cluster}" in said) == (2, True), said
+        assert "is disabled" not in said
+    await admit(space.site.kube, absent, names.RUN_AS_DEFAULT)
+    assert await admits(space.site.kube, absent)
+    code, said = await disable(space, namespace=absent)
+    assert (code, f"namespace {absent} is disabled" in said) == (0, True), said
+    assert not await admits(space.site.kube, absent)
