@@ -36,12 +36,12 @@ def evidence_store(given: Settings, converter: DataConverter) -> EvidenceStore |
     return EvidenceStore(S3Storage(address), given.evidence_store, codec, given.evidence_lifetime)
 
 
-async def keep_expiring(store: EvidenceStore) -> None:
-    """Remove what is too old, once an hour; several workers may do so at the same time."""
+async def keep_expiring(store: EvidenceStore, cluster: str) -> None:
+    """Remove what is too old of a cluster, once an hour; several workers may do so at the same time."""
     failed = False
     while True:
         try:
-            removed = await store.expire()
+            removed = await store.expire(cluster)
             if removed:
                 Log.info("evidence has expired", documents=removed)
             failed = False

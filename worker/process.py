@@ -219,7 +219,7 @@ class Process:
         rules = (given.limits, sight, marks, given.silence)
         evidence = evidence_store(given, client.data_converter)
         if evidence is not None and Role.WATCH in given.roles:
-            expiring = asyncio.create_task(keep_expiring(evidence))
+            expiring = asyncio.create_task(keep_expiring(evidence, given.cluster))
             stack.callback(expiring.cancel)
         cluster = ClusterActivities(
             kube,

@@ -107,14 +107,14 @@ class EvidenceStore:
         data = await self.objects.find(self.source, key, STORED_MAXIMUM)
         return Stored(f"{self.source}/{key}", data) if data is not None else None
 
-    async def expire(self) -> int:
-        """Remove what is older than its lifetime; return how many documents.
+    async def expire(self, cluster: str) -> int:
+        """Remove a cluster's documents that are older than their lifetime; return how many.
 
         Raises:
             Away: if the store cannot be used.
             BadData: if the bucket is missing.
         """
-        return await self.objects.remove_older(self.source, _KEY, datetime.now(UTC) - self.lifetime)
+        return await self.objects.remove_older(f"{self.source}/{cluster}", _KEY, datetime.now(UTC) - self.lifetime)
 
 
 async def read_stored(objects: Objects, link: str) -> Stored | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -225,12 +226,13 @@ async def test_P3_a_store_that_is_away_delays_a_removal_by_ten_seconds_at_most(
 
 async def test_P3_documents_expire_and_nothing_else_does(store: Store) -> None:
     kept_in = evidence_store(store)
-    store.put("evidence/test/team/train/uid/attempt-1", b"{}")
-    store.put("evidence/README", b"somebody else's")
+    others = ["evidence/README", "evidence/test-2/team/train/uid/attempt-1", "evidence/test/team/README"]
+    for key in ("evidence/test/team/train/uid/attempt-1", *others):
+        store.put(key, b"{}")
     store.put("corpus/attempt-1", b"of another prefix")
-    assert await kept_in.expire() == 0
-    assert await kept_in.objects.remove_older(SOURCE, r"attempt-\d+", datetime.now(UTC) + timedelta(days=1)) == 1
-    assert keys_in(store) == ["evidence/README"]
+    assert await kept_in.expire("test") == 0
+    assert await replace(kept_in, lifetime=timedelta(days=-1)).expire("test") == 1
+    assert sorted(keys_in(store)) == others
     assert obstore.get(store.bucket(), "corpus/attempt-1").bytes() == b"of another prefix"
 
 
