@@ -12,7 +12,9 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.entities.executions import input_of
 from holdfast.activities.kube.client import Kube, KubeError
+from holdfast.activities.kube.raw import mapping
 from holdfast.errors import HoldfastError, Undecodable
 from holdfast.model.words import shortened
 from holdfast.worker.entities.begin import begin_monitor, begin_provisioner, begin_watch, provisioner_state
@@ -152,10 +154,11 @@ def _where(settings: Settings) -> str:
 
 async def _monitor(client: Client, settings: Settings, uid: str) -> None:
     """Start or update the cluster's node monitor by these settings, or stop it."""
-    timings = settings.node_timings
+    timings, workflow_id = settings.node_timings, names.node_monitor_id(settings.cluster)
+    await _end_of_another(client, workflow_id, uid)
     if settings.node_monitor:
         await begin_monitor(client, settings, uid)
-    handle = client.get_workflow_handle(names.node_monitor_id(settings.cluster))
+    handle = client.get_workflow_handle(workflow_id)
     found = await _running(handle)
     if found is None:
         return
@@ -167,7 +170,9 @@ async def _monitor(client: Client, settings: Settings, uid: str) -> None:
 
 async def _provisioner(client: Client, settings: Settings, uid: str, installation: str, kube: Kube | None) -> None:
     """Start or update the cluster's provisioner by these settings, or stop it."""
-    handle = client.get_workflow_handle(names.provisioner_id(settings.cluster))
+    workflow_id = names.provisioner_id(settings.cluster)
+    await _end_of_another(client, workflow_id, uid)
+    handle = client.get_workflow_handle(workflow_id)
     if settings.provisioner_url and await _running(handle) is None:
         state = await provisioner_state(kube, settings.cluster, uid, installation) if kube is not None else None
         await begin_provisioner(client, settings, uid, state)
@@ -178,6 +183,20 @@ async def _provisioner(client: Client, settings: Settings, uid: str, installatio
         await handle.signal(SIGNAL_STOP_PROVISIONER)
     else:  # A worker without a configured service may have asked it to stop.
         await handle.signal(SIGNAL_AT_ONCE, settings.provisioner_at_once)
+
+
+async def _end_of_another(client: Client, workflow_id: str, uid: str) -> None:
+    """Terminate an entity of the cluster that had this name before: no worker can act for it any more."""
+    found = await _running(client.get_workflow_handle(workflow_id))
+    if found is None:
+        return
+    given = await input_of(client, workflow_id, found.run_id)
+    bound = mapping(given[0] if given else None).get("clusterUid")
+    if bound in {None, uid}:
+        return
+    Log.warning("ends an entity of another cluster", workflow_id=workflow_id, cluster_uid=bound)
+    handle = client.get_workflow_handle(workflow_id, run_id=found.run_id)
+    await handle.terminate(reason=f"cluster {uid} has taken the place of its cluster {bound}")
 
 
 async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
@@ -201,7 +220,8 @@ def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: st
         raise IdentityError(
             f"cluster: the name {cluster!r} belongs to {what} {bound} in this Temporal namespace, and this {what} is "
             f"{found}: give this cluster another name, or, if it has truly taken the other's place, end its watch: "
-            f"temporal workflow signal --workflow-id {workflow_id} --name stop"
+            f"temporal workflow terminate --workflow-id {workflow_id}; "
+            "for its workloads see docs/how-to/outages.md#a-cluster-that-is-built-anew"
         )
 
 

@@ -250,6 +250,18 @@ async def past_runs(client: Client, workflow_id: str) -> AsyncIterator[PastRun]:
                     raise
 
 
+async def input_of(client: Client, workflow_id: str, run_id: str) -> tuple[Any, ...]:
+    """Return the input of a run, as plain JSON values.
+
+    Raises:
+        RPCError: if Temporal does not answer.
+        Undecodable: if a key is missing.
+    """
+    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events(page_size=1):
+        return await _plain(client, event.workflow_execution_started_event_attributes.input)
+    return ()
+
+
 async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, Any]) -> PastRun:
     arguments: tuple[Any, ...] = ()
     words, length = list[Word](), 0

@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from holdfast import names
+from holdfast.activities.entities.executions import input_of
 from holdfast.client import Holdfast
 from holdfast.client.connection import Place
 from holdfast.client.entities.graph import GraphRun
@@ -36,6 +37,8 @@ from holdfast.model.gang.status import GangStatus
 from holdfast.plugin import HoldfastPlugin
 from holdfast.policy.entities.health import MARK
 from holdfast.worker.entities.watchdog import Entities, Watchdog
+from holdfast.worker.reach import IdentityError, bind
+from holdfast.worker.runtime.health import Health
 from holdfast.worker.runtime.metrics import Metrics
 from holdfast.worker.runtime.settings import Settings
 from holdfast.workflows.entities.node_monitor import NodeMonitorInput
@@ -303,6 +306,34 @@ async def test_D2_a_poisoned_node_monitor_and_a_terminated_watch_are_begun_by_th
         handle = scene.client.get_workflow_handle(one)
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
         assert (await handle.query(names.QUERY_STATUS, result_type=dict))["cluster"] == scene.cluster
+
+
+async def test_L4_L15_a_cluster_that_takes_anothers_place_gets_a_node_monitor_and_a_provisioner_of_its_own(
+    scene: Scene,
+):
+    client, cluster = scene.client, f"c-{secrets.token_hex(3)}"
+    settings = Settings(cluster=cluster, provisioner_url="https://bmc/{node}")
+    watch = client.get_workflow_handle(names.watch_workflow_id(cluster))
+    ids = (names.node_monitor_id(cluster), names.provisioner_id(cluster))
+
+    async def bound(uid: str) -> list[tuple[str, str]]:
+        """Start as a worker of this cluster does; return the run of each entity, and the cluster that it is of."""
+        await bind(client, settings, uid, "installed", True, Health())
+        found = [await client.get_workflow_handle(each).describe() for each in ids]
+        return [(one.run_id, (await input_of(client, one.id, one.run_id))[0]["clusterUid"]) for one in found]
+
+    first = await bound("old")
+    assert [uid for _, uid in first] == ["old", "old"]
+    assert await bound("old") == first
+    with pytest.raises(IdentityError, match=f"temporal workflow terminate --workflow-id {watch.id}; "):
+        await bound("new")
+    await watch.terminate()
+    later = await bound("new")
+    assert [uid for _, uid in later] == ["new", "new"]
+    assert await bound("new") == later
+    for workflow_id, (run_id, _) in zip(ids, first, strict=True):
+        ended = client.get_workflow_handle(workflow_id, run_id=run_id)
+        assert await reason_of(ended) == "cluster new has taken the place of its cluster old"
 
 
 async def test_D2_a_poisoned_broker_goes_by_what_it_was_configured_to_last(scene: Scene):
