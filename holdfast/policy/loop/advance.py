@@ -159,7 +159,8 @@ def _apply(spec: Workload, state: State, decision: Decision, now: datetime) -> S
                 return _begin_removal(state, now, pause_after=False)
             return _hold(state, timings(state).deletion_on_failure_grace_period, now)
         case Succeed(why):
-            state = edit(_answered(state), outcome=Phase.SUCCEEDED, unhealthy=None)
+            # It is removed after its TTL, and not for a preemption that was asked for meanwhile.
+            state = edit(_answered(state), outcome=Phase.SUCCEEDED, unhealthy=None, preempted_at=None)
             state = cause(enter(state, Phase.SUCCEEDED, Reason.COMPLETED, why, now), Reason.COMPLETED, why, now)
             return _hold(state, timings(state).success_ttl, now)
         case Clear(components, why):

@@ -117,7 +117,7 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             wish = edit(intent, suspend=True, suspend_reason=reason, note=note)
             state = edit(state, intent=edit(wish, within=min(until, default=None), checkpoint=False))
             there = state.attempt is not None and state.attempt.stage is not Stage.GONE
-            if preempted and there and state.preempted_at is None:
+            if preempted and there and state.preempted_at is None and state.outcome is not Phase.SUCCEEDED:
                 state = edit(state, preempted_at=now)
             return cause(state, reason, with_note("preempted" if preempted else "suspend was asked for", note), now)
         case Resumed(note):

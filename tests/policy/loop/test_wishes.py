@@ -257,6 +257,20 @@ def test_U8_a_preemption_counts_from_its_first_wish_and_only_while_something_is_
     assert fold(Life().state, Suspended(preempted=True), gone.now).preempted_at is None
 
 
+@ROW("U8", level="pure")
+def test_U8_the_removal_of_what_has_succeeded_is_no_preemption_and_that_of_what_failed_is_one():
+    done = moment("succeeded").tell(Suspended(preempted=True))
+    assert done.state.preempted_at is None
+    life = Life().runs()
+    life.state = fold(edit(life.state, shows_waits=True), Suspended(preempted=True), life.now)
+    life.sees(succeeded=2, complete=True)
+    assert (life.state.phase, life.state.preempted_at) == (Phase.SUCCEEDED, None)
+    failed = moment("failed and kept")
+    failed.hold = {OperationKind.REMOVE}
+    failed.tell(Suspended(preempted=True))
+    assert failed.state.preempted_at == failed.now, "what was kept of it is removed for the preemption"
+
+
 # --- what is decided on them
 
 
