@@ -22,6 +22,7 @@ HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 WITHDRAWN: Final = "a-stall-is-withdrawn"
 ABOUT: Final = "an-order-is-about-one-submission"
 REVOKED: Final = "a-configuration-revokes-an-end"
+SIZED: Final = "a-change-keeps-the-size-of-a-gang"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -36,6 +37,7 @@ SINCE: Final = {
     names.PATCH_SLEEPS: "0.3",
     ABOUT: "0.3",
     REVOKED: "0.3",
+    SIZED: "0.3",
 }
 """The release that brought each patch."""
 

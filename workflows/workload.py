@@ -41,6 +41,7 @@ with workflow.unsafe.imports_passed_through():
         check_changeable,
         differing,
         reconfigured,
+        resizes,
     )
     from holdfast.policy.loop.fold import fold
     from holdfast.policy.loop.measures import Counted, Lasted, is_over, measures, moments, spent
@@ -550,7 +551,7 @@ class WorkloadWorkflow:
         assert self._spec is not None
         assert self._state is not None
         check_changeable(self._state)
-        after = reconfigured(self._spec, change)
+        after = self._changed(change)
         again = differing(self._spec, after)
         if again:
             await rehearse(after, self._state, self._uid, again)
@@ -559,7 +560,7 @@ class WorkloadWorkflow:
     def _reconfigure(self, change: ComponentsChange) -> tuple[str, ...]:
         """Put a change in force, and return the names of the components to make again."""
         assert self._spec is not None
-        before, self._spec = self._spec, reconfigured(self._spec, change)
+        before, self._spec = self._spec, self._changed(change)
         again = differing(before, self._spec)
         if self._spec != before:
             self._document = self._spec.model_dump(mode="json", by_alias=True)
@@ -567,6 +568,13 @@ class WorkloadWorkflow:
         if again:
             self._inbox.append(events.Reconfigured(again, change.note))
         return again
+
+    def _changed(self, change: ComponentsChange) -> Workload:
+        assert self._spec is not None
+        # Before this patch, a change with another number of members was refused.
+        if resizes(self._spec, change) and not workflow.patched(patches.SIZED):
+            raise ValueError("components: expected as many members of its gang as it has now")
+        return reconfigured(self._spec, change)
 
     @workflow.update(name=names.UPDATE_CHECKPOINT, description="Save its state now, and run on")
     def checkpoint(self, request: CheckpointAsk) -> int:

@@ -112,8 +112,26 @@ def differing(before: Workload, after: Workload) -> tuple[str, ...]:
     return tuple(name for name, hash_ in after.config_hashes.items() if before.config_hashes[name] != hash_)
 
 
+def resizes(spec: Workload, change: ComponentsChange) -> bool:
+    """Whether a change gives a gang another number of members than it has now (rows S8, T6)."""
+    members = spec.members
+    return any(
+        members is not None and one.name == members.name and _sized(one, members) != one for one in change.components
+    )
+
+
+def _sized(new: Component, old: Component) -> Component:
+    """Return a gang's members with as many pods as they have now."""
+    if len(new.pod_sets) != len(old.pod_sets):
+        return new
+    sets = (
+        one.model_copy(update={"replicas": now.replicas}) for one, now in zip(new.pod_sets, old.pod_sets, strict=True)
+    )
+    return new.model_copy(update={"pod_sets": tuple(sets)})
+
+
 def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
-    """Return the workload with the change made.
+    """Return the workload with the change made; a gang keeps its size, which only `scale` changes.
 
     Raises:
         ValueError: if a component is unknown, would become another object, or would bring other pods.
@@ -123,6 +141,8 @@ def reconfigured(spec: Workload, change: ComponentsChange) -> Workload:
         if one.name not in known:
             raise ValueError(f"components.{one.name}: expected one of {', '.join(known)}")
         old = known[one.name]
+        if old is spec.members:
+            one = _sized(one, old)
         for field in ("apiVersion", "kind"):
             if one.template[field] != old.template[field]:
                 raise ValueError(f"components.{one.name}.template.{field}: expected {old.template[field]!r} as before")

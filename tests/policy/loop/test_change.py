@@ -31,6 +31,7 @@ from holdfast.policy.loop.change import (
     check_changeable,
     differing,
     reconfigured,
+    resizes,
 )
 from tests.policy.lives.elements import config, element, streams
 
@@ -194,6 +195,26 @@ def test_what_would_become_another_object_or_bring_other_pods_is_refused(compone
     with pytest.raises(ValueError, match="components") as caught:
         reconfigured(streams(), change)
     assert str(caught.value) == message
+
+
+@pytest.mark.row("S8", level="pure")
+@pytest.mark.row("T6", level="pure")
+def test_S8_a_change_of_a_gang_that_was_scaled_keeps_its_size():
+    def gang(image: str, pods: int) -> Workload:
+        spec = {"completionMode": "Indexed", "template": {"spec": {"containers": [{"name": "c", "image": image}]}}}
+        template = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "main"}, "spec": spec}
+        pod_sets = ({"path": "template.spec.template", "replicas": pods},)
+        members = Component(name="main", template=template, pod_sets=pod_sets)  # type: ignore[arg-type]
+        return Workload(name="train", cluster="dev", components=(members,), gang={"min": pods, "max": 8})  # type: ignore[arg-type]
+
+    before, wanted = gang("pe:1", 2), ComponentsChange(components=gang("pe:2", 2).components)
+    scaled = before.resized(4, 8)
+    check_change(scaled, wanted)
+    assert reconfigured(scaled, wanted) == gang("pe:2", 4)
+    assert (resizes(scaled, wanted), resizes(before, wanted), resizes(streams(), wanted)) == (True, False, False)
+    elsewhere = wanted.components[0].model_copy(update={"pod_sets": (before.components[0].pod_sets[0],) * 2})
+    with pytest.raises(ValueError, match="expected the same pods as before"):
+        reconfigured(scaled, ComponentsChange.model_construct(components=(elsewhere,), note=""))
 
 
 def test_a_change_that_makes_the_whole_invalid_is_refused_in_the_models_words():

@@ -139,6 +139,20 @@ async def test_L9_a_gang_grows_no_further_than_its_queue_has_admitted(environmen
         await replays(handle)
 
 
+@ROW("S8", level="e2e")
+@ROW("T6", level="e2e")
+async def test_S8_a_file_with_the_size_before_it_was_scaled_changes_what_its_members_are(environment: Environment):
+    async with environment() as run:
+        handle: Any = await run.start(elastic())
+        await run.running(handle)
+        await handle.execute_update(names.UPDATE_SCALE, {"max": 6, "min": 3}, result_type=dict)
+        assert await run.reconfigure(handle, "v2") == ["train"]
+        assert await run.reconfigure(handle, "v2") == []
+        await handle.signal(names.SIGNAL_CANCEL)
+        await handle.result()
+        await replays(handle)
+
+
 @ROW("D40", level="e2e")
 async def test_D40_after_a_refusal_the_document_has_the_size_that_job_and_rendezvous_keep(environment: Environment):
     async with environment() as run:
