@@ -480,7 +480,10 @@ class Run:
         patience = Patience()
         status = await patience.ask(self._result)
         if status is None:
-            status = (await patience.ask(self.recorded)).status
+            # A later run may be under way: after a reset in Temporal, the run that was followed is terminated.
+            async for view in self.watch():
+                status = view.status
+            assert status is not None
         if status.phase is Phase.FAILED:
             raise WorkloadFailed(status)
         return status

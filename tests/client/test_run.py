@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
@@ -244,6 +247,31 @@ async def test_a_workflow_ended_from_outside_is_said_so_although_a_worker_answer
                 with pytest.raises(HoldfastError, match=r"terminated in Temporal.*`holdfast sweep` removes them"):
                     await told()
         assert await run.silence() is None
+
+
+async def test_after_a_reset_in_temporal_the_end_of_the_run_that_goes_on_is_waited_for(
+    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+) -> None:
+    async with working(client, cluster):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        assert run.run_id
+        over = asyncio.create_task(run.closed())
+        done = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        first = await anext(one.event_id async for one in run.handle.fetch_history_events() if one.event_type == done)
+        await client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=run.workflow_id, run_id=run.run_id),
+                reason="for the test",
+                workflow_task_finish_event_id=first,
+                request_id=uuid4().hex,
+            )
+        )
+        await asyncio.sleep(2)
+        assert not over.done()
+        await run.cancel("enough")
+        assert (await over).phase is Phase.CANCELLED
 
 
 async def test_a_workload_that_ended_by_itself_still_explains_itself(

@@ -14,7 +14,8 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, TerminatedError, WorkflowAlreadyStartedError
+from temporalio.exceptions import TimeoutError as TimedOut
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 _TOGETHER: Final = 16
 """How many workloads are submitted at the same time."""
+_LOOKS: Final = 30
+"""How many times, once a second, a graph that was terminated is looked for: a watchdog looks every 10 s."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class GraphRun:
     async def result(self) -> GraphStatus:
         """Wait until all of it has ended and holds nothing any more; a failed graph is returned, not raised.
 
+        If its workflow was terminated, it waits 30 s for a watchdog to begin it anew.
+
         Raises:
             HoldfastError: if its workflow ended without a status, or a later graph has its name.
             NotReachable: if Temporal does not answer.
@@ -105,15 +110,30 @@ class GraphRun:
         return await Patience().ask(self._result)
 
     async def _result(self) -> GraphStatus:
-        try:
-            return self._own(GraphStatus.model_validate(await self._handle.result()))
-        except WorkflowFailureError as error:
-            cause = error.cause
-            if isinstance(cause, ApplicationError) and cause.type == names.ERROR_GRAPH_FAILED and cause.details:
-                return self._own(GraphStatus.model_validate(cause.details[0]))
-            raise HoldfastError(f"{self.workflow_id} has ended without a status: {cause}") from error
-        except RPCError as error:
-            raise explained(error, self.place) from error
+        while True:
+            try:
+                return self._own(GraphStatus.model_validate(await self._handle.result()))
+            except WorkflowFailureError as error:
+                cause = error.cause
+                if isinstance(cause, ApplicationError) and cause.type == names.ERROR_GRAPH_FAILED and cause.details:
+                    return self._own(GraphStatus.model_validate(cause.details[0]))
+                if not isinstance(cause, TerminatedError | TimedOut) or not await self._begun_anew():
+                    raise HoldfastError(f"{self.workflow_id} has ended without a status: {cause}") from error
+            except RPCError as error:
+                raise explained(error, self.place) from error
+
+    async def _begun_anew(self) -> bool:
+        """Wait for a run after one that was ended from outside; return whether there is one."""
+        for _ in range(_LOOKS):
+            try:
+                description = await self._handle.describe()
+                self._check(str((await description.memo()).get(names.MEMO_UID, "")))
+            except RPCError as error:
+                raise explained(error, self.place) from error
+            if description.status not in {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}:
+                return True
+            await asyncio.sleep(1)
+        return False
 
     def _own(self, status: GraphStatus) -> GraphStatus:
         self._check(status.graph.uid)

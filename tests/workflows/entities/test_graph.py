@@ -277,6 +277,24 @@ async def test_one_that_is_cancelled_while_its_graph_is_not_there_ends(opens: Op
     assert (await a.result()).phase is Phase.CANCELLED
 
 
+async def test_who_waits_for_a_graph_goes_on_when_it_is_begun_anew(opens: Opens, monkeypatch: pytest.MonkeyPatch):
+    scene = await opens(GraphNode(name="a")).open()
+    waits = asyncio.create_task(scene.run.result())
+    await asyncio.sleep(0.5)
+    await scene.handle.terminate("it is begun anew")
+    await asyncio.sleep(0.5)
+    await scene.open()
+    await asyncio.sleep(2)
+    assert not waits.done()
+    await scene.run.cancel("enough")
+    assert (await waits).phase is Phase.CANCELLED
+    monkeypatch.setattr(graph_client, "_LOOKS", 1)
+    scene = await opens(GraphNode(name="a")).open()
+    await scene.handle.terminate()
+    with pytest.raises(HoldfastError, match="has ended without a status"):
+        await scene.run.result()
+
+
 async def test_a_cancelled_graph_ends_what_waits(opens: Opens):
     scene = await opens(GraphNode(name="a"), GraphNode(name="b", after=after("a"))).open()
     a, b = await scene.node("a"), await scene.begin("b")
