@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState
+from temporalio.exceptions import TimeoutError as TimedOut
 
 with workflow.unsafe.imports_passed_through():
     from holdfast import names
@@ -43,7 +44,8 @@ SIGNAL_AT_ONCE: Final = "at_once"
 _ENLIST_TIMEOUT: Final = timedelta(seconds=30)
 _TRY_TIMEOUT: Final = timedelta(minutes=5)
 """Limit of one try: no try waits longer than a minute, but each of its HTTP requests may hang."""
-_CHECK_TIMEOUT: Final = timedelta(minutes=1)
+_CHECK_TIMEOUT: Final = timedelta(seconds=50)
+"""Limit of a check with all its tries: less than clients wait for, and a run does not end before its checks."""
 
 
 class ProvisionerInput(Payload):
@@ -210,14 +212,23 @@ class Provisioner(Entity):
     @workflow.update(name=names.UPDATE_CHECK, description="Ask the provisioning service whether it takes requests")
     async def check(self, node: str = "") -> Checked:
         """Ask the service whether it takes requests; with `node`, that node's service."""
-        return await start(
+        asked = start(
             names.ACTIVITY_CHECK_PROVISIONER,
             CheckProvisionerInput(cluster=self._state.cluster, cluster_uid=self._state.cluster_uid, node=node),
             Checked,
             queue=names.queue_wait(self._state.cluster),
             within=_CHECK_TIMEOUT,
+            in_all=_CHECK_TIMEOUT,
             summary=f"whether the provisioning service takes requests{' for ' if node else ''}{node}",
         )
+        try:
+            return await asked
+        except ActivityError as error:
+            if not isinstance(error.cause, TimedOut) and error.retry_state is not RetryState.TIMEOUT:
+                raise
+            why = f": {error.cause.message}" if isinstance(error.cause, ApplicationError) else ""
+            found = f"no answer of the provisioning service within {_CHECK_TIMEOUT.seconds} s{why}"
+            return Checked(good=False, found=found, remedy="see that it answers the workers of this cluster")
 
     @workflow.signal(name=names.SIGNAL_FENCE, description="Power off a silent node (by the monitor of nodes)")
     def fence(self, ask: FenceAsk) -> None:

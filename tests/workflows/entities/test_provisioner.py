@@ -89,6 +89,8 @@ class Machines:
 
     @activity.defn(name=names.ACTIVITY_CHECK_PROVISIONER)
     async def check(self, given: CheckProvisionerInput) -> Checked:
+        if given.node == "broken" and self.mistake:
+            raise TimeoutError("it does not answer")
         return Checked(good=not self.away, found=f"asked of {given.node or 'all'}")
 
 
@@ -238,6 +240,25 @@ async def test_L15_what_fences_goes_first_and_a_monitor_that_is_not_there_stops_
     await handle.signal(SIGNAL_STOP)
     await handle.result()
     await replays(handle)
+
+
+async def test_L15_a_check_that_is_not_answered_ends_and_holds_no_run(env: WorkflowEnvironment, machines: Machines):
+    run, handle = await begun(env)
+    first = (await handle.describe()).run_id
+    asked = asyncio.create_task(run.check("broken"))
+    await asyncio.sleep(1)
+    await handle.signal(SIGNAL_AT_ONCE, 3)
+    await env.sleep(timedelta(minutes=2))
+    checked = await asked
+    assert not checked.good
+    assert checked.found == "no answer of the provisioning service within 50 s: it does not answer"
+
+    async def anew() -> bool:
+        return (await handle.describe()).run_id != first
+
+    await until(anew, 30, "the next run begins")
+    await handle.signal(SIGNAL_STOP)
+    await run.client.get_workflow_handle(handle.id).result()
 
 
 async def test_L15_a_node_that_is_heard_again_during_a_try_is_not_tried_again(
