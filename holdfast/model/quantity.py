@@ -13,6 +13,8 @@ _SUFFIXES: Final = {
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
 }
 _EXPONENT_MAXIMUM: Final = 18
+_MOST: Final = Decimal(10**27)
+"""Larger quantities count as this: JSON is not read with thousands of digits."""
 
 
 def parse_quantity(text: str | float) -> int:
@@ -30,7 +32,7 @@ def parse_quantity(text: str | float) -> int:
     value = Decimal(number) * _SUFFIXES.get(suffix or "", Decimal(1)) * Decimal(10) ** int(exponent or 0)
     if value < 0:
         raise ValueError(f"{text!r} is less than nothing: expected a quantity of at least 0")
-    return int((value * 1000).to_integral_value(ROUND_CEILING))
+    return int((min(value, _MOST) * 1000).to_integral_value(ROUND_CEILING))
 
 
 def format_quantity(thousandths: int) -> str:

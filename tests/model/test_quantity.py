@@ -33,6 +33,8 @@ GIBI = 1024**3
         ("100u", 1),
         ("1500u", 2),
         (" 8 ", 8000),
+        ("9" * 27, (10**27 - 1) * 1000),
+        ("9" * 5000, 10**30),
     ],
 )
 def test_a_quantity_is_read_as_kubernetes_reads_it_and_rounded_up(text: str | float, thousandths: int) -> None:
