@@ -22,6 +22,7 @@ HEARD: Final = "a-try-is-the-last-of-a-node-that-is-heard"
 WITHDRAWN: Final = "a-stall-is-withdrawn"
 ABOUT: Final = "an-order-is-about-one-submission"
 REVOKED: Final = "a-configuration-revokes-an-end"
+DOUBTED: Final = "a-queue-asks-those-that-have-begun"
 SIZED: Final = "a-change-keeps-the-size-of-a-gang"
 
 SINCE: Final = {
@@ -37,6 +38,7 @@ SINCE: Final = {
     names.PATCH_SLEEPS: "0.3",
     ABOUT: "0.3",
     REVOKED: "0.3",
+    DOUBTED: "0.3",
     SIZED: "0.3",
 }
 """The release that brought each patch."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
@@ -14,10 +16,23 @@ from holdfast.activities.entities.executions import memo_of
 from holdfast.activities.kube.client import NotFound
 from holdfast.activities.kube.errors import Forbidden, UnknownKind
 from holdfast.activities.site.site import Site
+from holdfast.model import Phase
 from holdfast.model.calls.queue import LookQueueInput, QueueHolder, SeenQueue
 
 KUEUE: Final = (("kueue.x-k8s.io/v1beta2", "LocalQueue"), ("kueue.x-k8s.io/v1beta1", "LocalQueue"))
 _DEADLINE: Final = timedelta(seconds=5)
+_PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
+_NOT_BEGUN: Final = {None, Phase.PENDING.value, Phase.SUSPENDED.value}
+
+
+class _Listed(NamedTuple):
+    """An open workload of a queue."""
+
+    uid: str
+    begun: bool
+
+
+_NOBODY: Final = _Listed("", begun=False)
 
 
 async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQueue:
@@ -36,7 +51,7 @@ async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQ
     for holder in given.holders:
         activity.heartbeat()
         # The list may lag behind: for a workload that it does not name, the workflow itself is read.
-        listed = workloads.get(holder.workload) == holder.uid
+        listed = workloads.get(holder.workload, _NOBODY).uid == holder.uid
         if not listed and not await _lives(client, holder) and not await _holds(site, holder):
             gone.append(holder.uid)
     namespaces = await _kueue_namespaces(site)
@@ -45,22 +60,29 @@ async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQ
         kueue_namespaces=namespaces or (),
         workloads=tuple(workloads),
         gone=tuple(gone),
+        begun=_begun(workloads, given.holders) if given.asks_begun else (),
     )
 
 
-async def _open(client: Client, given: LookQueueInput) -> dict[str, str]:
-    """Return the uid of each open workload of this queue, by its workflow's id."""
+def _begun(workloads: dict[str, _Listed], holders: Sequence[QueueHolder]) -> tuple[str, ...]:
+    held = {one.uid for one in holders}
+    return tuple(one.uid for one in workloads.values() if one.begun and one.uid not in held)
+
+
+async def _open(client: Client, given: LookQueueInput) -> dict[str, _Listed]:
+    """Return each open workload of this queue, by its workflow's id."""
     query = (
         f"WorkflowType = '{names.WORKLOAD_WORKFLOW}' AND ExecutionStatus = 'Running' "
         f"AND {names.SA_CLUSTER} = '{given.cluster}' AND {names.SA_QUEUE} = '{given.queue}'"
     )
-    found = dict[str, str]()
+    found = dict[str, _Listed]()
     async for execution in client.list_workflows(query):
         activity.heartbeat()
         memo = await memo_of(execution)
         # One whose memo cannot be read is left out: if it holds quota here, it is read by itself.
         if memo is not None and memo.get(names.MEMO_QUEUED):
-            found[execution.id] = str(memo.get(names.MEMO_UID, ""))
+            phase = execution.typed_search_attributes.get(_PHASE)
+            found[execution.id] = _Listed(str(memo.get(names.MEMO_UID, "")), phase not in _NOT_BEGUN)
     return found
 
 

@@ -44,6 +44,7 @@ def test_a_worker_compatible_with_a_release_takes_only_the_patches_which_that_on
         patches.WITHDRAWN,
         patches.ABOUT,
         patches.REVOKED,
+        patches.DOUBTED,
         patches.SIZED,
     }
     everything = patches.activation("0.3.0")

@@ -145,7 +145,7 @@ class QueueWorkflow(Entity):
                 seen = look.result()
             except (ActivityError, asyncio.CancelledError):
                 return state  # The cluster is looked at again.
-            found = policy.Seen(seen.kueue, seen.workloads, seen.gone, seen.kueue_namespaces)
+            found = policy.Seen(seen.kueue, seen.workloads, seen.gone, seen.kueue_namespaces, seen.begun)
             state, orders = policy.on_look(state, found, now)
             self._outbox.put(orders)
         return state
@@ -155,7 +155,12 @@ class QueueWorkflow(Entity):
         holders = tuple(QueueHolder(workload=one.workload, uid=uid) for uid, one in state.items.items() if one.admitted)
         return start(
             names.ACTIVITY_LOOK_QUEUE,
-            LookQueueInput(cluster=queue.cluster, queue=queue.name, holders=holders),
+            LookQueueInput(
+                cluster=queue.cluster,
+                queue=queue.name,
+                holders=holders,
+                asks_begun=workflow.patched(patches.DOUBTED),
+            ),
             SeenQueue,
             queue=names.queue_cluster(queue.cluster),
             within=_LOOK_TIMEOUT,

@@ -28,6 +28,8 @@ class LookQueueInput(PackedPayload):
     cluster: str
     queue: str
     holders: tuple[QueueHolder, ...]
+    asks_begun: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether it also asks which others have begun; releases before 0.3 do not know of that."""
 
 
 class SeenQueue(PackedPayload):
@@ -41,3 +43,5 @@ class SeenQueue(PackedPayload):
     """The ids of the open workflows that this queue admits."""
     gone: tuple[str, ...]
     """The uids of holders of which nothing is left."""
+    begun: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """The uids of open workloads that are no holders, and are neither Pending nor Suspended."""

@@ -68,6 +68,8 @@ class Seen:
     """The uids of admitted workloads whose workflow is closed, and of which no pod is left."""
     kueue_namespaces: tuple[str, ...] = ()
     """The namespaces in which Kueue decides."""
+    begun: tuple[str, ...] = ()
+    """The uids of those that were no holders, and have begun all the same."""
 
 
 def begun(queue: Queue) -> QueueState:
@@ -167,6 +169,8 @@ def on_look(state: QueueState, given: Seen, now: datetime) -> tuple[QueueState, 
         missed = tuple((one.workload, uid) for uid, one in _pending(state) if one.workload not in there)
     # A holder whose workflow is open but that missed an order is asked: if it still asks, it gets the order again.
     unsure = tuple((state.items[uid].workload, uid) for uid in state.doubted if state.items[uid].workload in there)
+    # Its admission was forgotten, as by a reset of the queue's workflow: its answer takes its quota again.
+    unsure += tuple((one.workload, uid) for uid, one in _pending(state) if uid in given.begun)
     # The first look may have begun before the doubt arose; the second one has not.
     doubted = {uid: left - 1 for uid, left in state.doubted.items() if left > 1}
     state = edit(state, looked_at=now, looks=state.looks + 1, awaited=awaited, doubted=doubted)

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import ActivityEnvironment
 
 from holdfast import names
@@ -31,6 +32,7 @@ class Listed:
     def __init__(self, memos: dict[str, dict[str, Any] | None]) -> None:
         self.memos = memos
         self.status = RUNNING
+        self.phases: dict[str, str] = {}
 
     async def list_workflows(self, _: str) -> AsyncIterator[Any]:
         for name in self.memos:
@@ -49,7 +51,11 @@ class Listed:
                 raise Undecodable("encrypted with key 'old', which keys.json lacks: add it there")
             return found
 
-        return SimpleNamespace(id=name, memo=memo, status=self.status, typed_search_attributes={})
+        return SimpleNamespace(id=name, memo=memo, status=self.status, typed_search_attributes=self._columns(name))
+
+    def _columns(self, name: str) -> TypedSearchAttributes:
+        key = SearchAttributeKey.for_keyword(names.SA_PHASE)
+        return TypedSearchAttributes([SearchAttributePair(key, self.phases[name])] if name in self.phases else [])
 
 
 class Empty:
@@ -72,6 +78,29 @@ async def looked(temporal: Listed) -> tuple[tuple[str, ...], tuple[str, ...]]:
 async def test_D8_a_queue_looks_past_one_that_cannot_be_read_and_leaves_its_quota_to_it() -> None:
     temporal = Listed({LOCKED: None, OPEN: {names.MEMO_QUEUED: True, names.MEMO_UID: f"uid-{OPEN}"}})
     assert await looked(temporal) == ((OPEN,), ())
+
+
+@ROW("L9", level="pure")
+@pytest.mark.parametrize(
+    ("phase", "holds", "asks", "begun"),
+    [
+        ("Running", False, True, ("uid",)),
+        ("Running", True, True, ()),
+        ("Running", False, False, ()),
+        ("Pending", False, True, ()),
+        ("Suspended", False, True, ()),
+        ("", False, True, ()),
+    ],
+)
+async def test_L9_a_look_finds_what_has_begun_without_its_queue(
+    phase: str, holds: bool, asks: bool, begun: tuple[str, ...]
+) -> None:
+    temporal = Listed({OPEN: {names.MEMO_QUEUED: True, names.MEMO_UID: "uid"}})
+    temporal.phases = {OPEN: phase} if phase else {}
+    holders = (QueueHolder(workload=OPEN, uid="uid"),) if holds else ()
+    given = LookQueueInput(cluster="dev", queue="q", holders=holders, asks_begun=asks)
+    seen = await ActivityEnvironment().run(look_queue, cast(Any, Mock(kube=Empty())), cast(Any, temporal), given)
+    assert seen.begun == begun
 
 
 @ROW("L9", level="pure")

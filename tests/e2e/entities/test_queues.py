@@ -347,7 +347,12 @@ async def test_a_workload_terminated_by_hand_holds_its_place_until_nothing_of_it
     async def listed() -> bool:
         return (await look()).workloads == (handle.id,)
 
+    async def begun() -> bool:
+        other = LookQueueInput(cluster=site.cluster, queue="gpus", holders=(), asks_begun=True)
+        return (await ActivityEnvironment().run(look_queue, ground, site.client, other)).begun == (uid,)
+
     await until(listed, 30, "the list has it")
+    await until(begun, 30, "the list says that it has begun")
     await handle.terminate("by hand")
     assert (await look()).gone == (), "its pods run"
     await space.delete("batch/v1", "Job", "w", propagation="Foreground")

@@ -253,6 +253,21 @@ def test_before_its_first_look_nobody_is_let_in() -> None:
 
 
 @ROW("L9", level="pure")
+def test_L9_one_whose_admission_was_forgotten_takes_its_quota_again_once_a_look_finds_that_it_has_begun() -> None:
+    one = Life(queue(2))
+    one.hears("a", ASKS)  # It runs, and the queue's workflow was reset to before it was let in.
+    assert one.asks("b", priority=10) == ["b"]
+    begun = policy.Seen(False, ("workload/dev/ns/a", "workload/dev/ns/b"), (), begun=("a", "of another queue"))
+    one.state, orders = policy.on_look(one.state, begun, one.now)
+    assert [(order.workload, order.given.again) for order in orders] == [("workload/dev/ns/a", True)]
+    one.hears("a", HOLDS)
+    one.hears("b", RELEASED)
+    assert one.asks("c") == []
+    one.hears("a", RELEASED)
+    assert one.step() == ["c"]
+
+
+@ROW("L9", level="pure")
 def test_one_that_cannot_be_asked_how_it_stands_is_not_awaited() -> None:
     one = Life(queue(2), workloads=["x"])
     one.state = policy.gone(one.state, policy.Order("workload/dev/ns/x", policy.QueueOrder(uid="", again=True, why="")))

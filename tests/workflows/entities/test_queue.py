@@ -258,6 +258,22 @@ async def test_what_was_terminated_after_it_was_let_in_is_counted_out_by_a_look(
     await scene.handle.terminate()
 
 
+async def test_one_that_has_begun_although_it_waits_is_asked(opens: Opens, env: WorkflowEnvironment):
+    scene = await opens().open()
+    await told(await scene.asks("a"))
+    b = await scene.asks("b")
+    await scene.shows(1, 1)
+    there = (scene.id("a"), scene.id("b"))
+    scene.cluster.seen[scene.queue.name] = SeenQueue(kueue=False, workloads=there, gone=(), begun=("b",))
+    await env.sleep(timedelta(minutes=11))
+    assert (await told(b))[0].again
+    assert scene.cluster.looks[-1].asks_begun
+    await scene.says("b", Standing.HOLDS)
+    await scene.shows(2, 0)
+    await replays(scene.handle)
+    await scene.handle.terminate()
+
+
 async def test_where_kueue_is_installed_all_are_let_in(opens: Opens):
     scene = opens()
     scene.cluster.seen[scene.queue.name] = SeenQueue(kueue=True, workloads=(), gone=())
