@@ -104,6 +104,8 @@ class Attempt(Payload):
     """How often a component was made again within this attempt; those never made again are left out."""
     missed: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
     """How often of these times only because somebody had deleted it: no restart (row J11)."""
+    ruled: Annotated[dict[str, int], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
+    """How often of these times because it had failed, by a rule (row P4)."""
     used: dict[str, int] = Field(default_factory=dict)
     """How much each component has used of the budget to which its replacements are charged."""
     borne_again: Annotated[float, Field(exclude_if=lambda value: not value)] = 0.0

@@ -281,6 +281,8 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
     whole = tuple(name for name in decision.components if name not in {one.component for one in decision.copies})
     launches = {name: attempt.launches.get(name, 0) + 1 for name in whole}
     missed = {name: attempt.missed.get(name, 0) + 1 for name in decision.missed}
+    again = [name for name in whole if name in decision.ruled and name not in decision.missed]
+    ruled = {name: attempt.ruled.get(name, 0) + 1 for name in again}
     used = {name: attempt.used.get(name, 0) + decision.charged.count(name) for name in decision.charged}
     state, avoided = exclude(state, decision.exclude, now)
     attempt = edit(
@@ -291,6 +293,7 @@ def _replace(spec: Workload, state: State, decision: Replace, now: datetime) -> 
         replaced=replaced_at(attempt, decision.components, now),
         launches={**attempt.launches, **launches},
         missed={**attempt.missed, **missed},
+        ruled={**attempt.ruled, **ruled},
         used={**attempt.used, **used},
         warming={**attempt.warming, **dict.fromkeys(decision.components, now)},
         resume_from=state.saved.uri if state.saved is not None else attempt.resume_from,

@@ -103,9 +103,7 @@ def _restarts_of(state: State, alone: Alone) -> int:
     if alone.copy is not None:
         known = state.copy_restarts.get(alone.component, {}).get(alone.copy)
         return known.restarts if known is not None else 0
-    if attempt is None:
-        return 0
-    return attempt.launches.get(alone.component, 0) - attempt.missed.get(alone.component, 0)
+    return attempt.ruled.get(alone.component, 0) if attempt is not None else 0
 
 
 def _is_of(alone: Alone, failure: Failure, component: str, subject: str) -> bool:

@@ -361,6 +361,20 @@ def test_P4_what_is_restarted_alone_begins_no_more_often_than_executions_allows(
 
 
 @ROW("P4", level="pure")
+def test_P4_what_is_made_again_for_another_reason_than_a_rule_is_no_restart_of_it():
+    one = trained(Progress(executions=3))
+    for image in range(4):
+        (before,) = (each for each in one.spec.components if each.name == "pe-1")
+        labels = {"metadata": {"name": "pe-1", "labels": {"version": str(image)}}}
+        one.configured(before.model_copy(update={"template": {**before.template, **labels}}))
+        one.pods("pe-1", running=1)
+        one.after(minutes=10)
+    assert one.launches()["pe-1"] >= 3
+    again(one, "pe-1")
+    assert one.state.phase is Phase.RUNNING
+
+
+@ROW("P4", level="pure")
 def test_P4_a_run_of_an_earlier_release_restarts_alone_as_it_began():
     one = trained(Progress(executions=2), {"pe-1": 1234}, shows_waits=False)
     for _ in range(4):
