@@ -150,6 +150,8 @@ class QueueOrder(Payload):
     """Whether it may begin."""
     again: bool = False
     """Whether it must report its standing again, since the queue does not know it."""
+    counts: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda value: value is None)] = None
+    """The resources that an admission counts, none where Kueue decides; None: from a release before 0.3."""
     why: str
 
 
@@ -250,6 +252,8 @@ class Turn(Payload):
     """The number of its latest request."""
     asks: bool = False
     admitted: bool = False
+    counts: Annotated[tuple[str, ...] | None, Field(exclude_if=lambda value: value is None)] = None
+    """The resources that its latest admission counts; None: it did not say."""
     begun: bool = False
     """Whether it has held something in the cluster since its admission."""
     requeued: bool = False

@@ -104,7 +104,7 @@ def on_workload_news(state: QueueState, news: QueueNews, now: datetime) -> tuple
         if news.standing is Standing.ASKS and item.admitted:
             # It has lost the order, since its memory was restored to an earlier time, or has not received it yet.
             item = edit(item, demand=news.demand)
-            return _kept(state, news.uid, item), let_in(news.uid, item, state.queue)
+            return _kept(state, news.uid, item), let_in(news.uid, item, state)
         holds = news.standing is Standing.HOLDS
         return _kept(state, news.uid, edit(item, demand=news.demand, admitted=holds or item.admitted)), None
     if item is None and news.standing is Standing.ASKS and (state.full or _is_full(state)):
@@ -241,13 +241,15 @@ def step(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
         if not why:
             admitted = edit(item, admitted=True, cycle=state.cycle)
             items[uid] = admitted
-            orders.append(Order(item.workload, let_in(uid, admitted, state.queue)))
+            orders.append(Order(item.workload, let_in(uid, admitted, state)))
     return edit(state, items=items), tuple(orders)
 
 
-def let_in(uid: str, item: QueueItem, queue: Queue) -> QueueOrder:
+def let_in(uid: str, item: QueueItem, state: QueueState) -> QueueOrder:
     """Return the order that admits a workload."""
-    return QueueOrder(uid=uid, turn=item.turn, admit=True, why=f"admitted by queue {queue.name} in cycle {item.cycle}")
+    counts = () if _is_kueues(state, item) else tuple(state.queue.room)
+    why = f"admitted by queue {state.queue.name} in cycle {item.cycle}"
+    return QueueOrder(uid=uid, turn=item.turn, admit=True, counts=counts, why=why)
 
 
 def _closed(state: QueueState) -> str:

@@ -36,7 +36,7 @@ def carried_over(state: QueueState, waiting: Iterable[Order]) -> QueueState:
 
 def taken_over(state: QueueState) -> tuple[QueueState, tuple[Order, ...]]:
     """Return the memory of the run before, and its unsent orders."""
-    orders = [Order(item.workload, let_in(uid, item, state.queue)) for uid, item in state.items.items() if item.owed]
+    orders = [Order(item.workload, let_in(uid, item, state)) for uid, item in state.items.items() if item.owed]
     why = f"queue {state.queue.name} asks how it stands"
     orders += [Order(one.workload, QueueOrder(uid=one.uid, turn=one.turn, again=True, why=why)) for one in state.owed]
     items = {uid: edit(item, owed=False) if item.owed else item for uid, item in state.items.items()}

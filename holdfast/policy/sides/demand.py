@@ -44,7 +44,7 @@ def demand(spec: Workload, *, spares: bool = True) -> dict[str, int]:
 
 
 def check_growth(before: Workload, after: Workload, state: State) -> None:
-    """Check that a change requests no more of a queue than it has admitted, since growth is not requested again.
+    """Check that a change requests no more of what its queue counts than was admitted: growth is not requested again.
 
     Raises:
         ValueError: if it does, naming the resource and both amounts, and saying what to do.
@@ -52,8 +52,9 @@ def check_growth(before: Workload, after: Workload, state: State) -> None:
     if state.turn is None or not state.turn.admitted:
         return
     admitted, wanted = (demand(each, spares=state.shows_waits) for each in (before, after))
+    counts = (PODS,) if state.turn.counts is None else state.turn.counts
     for key, amount in wanted.items():
-        if amount > admitted.get(key, 0):
+        if key in counts and amount > admitted.get(key, 0):
             asked, most = (amount_of(format_quantity(each), key) for each in (amount, admitted.get(key, 0)))
             remedy = "submit it anew" if state.outcome is not None else "suspend it, make the change, and resume it"
             raise ValueError(

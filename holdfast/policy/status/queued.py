@@ -53,7 +53,8 @@ def _ordered(state: State, turn: Turn, order: QueueOrder, now: datetime) -> Stat
         return edit(state, turn=edit(turn, says=shortened(order.why)))
     # The queue knows that the workload holds quota from now on: the workload sends no message about that.
     heard = edit(turn.told, standing=Standing.HOLDS) if turn.told is not None else None
-    state = edit(state, turn=edit(turn, admitted=True, begun=False, told=heard, says=shortened(order.why)))
+    says = shortened(order.why)
+    state = edit(state, turn=edit(turn, admitted=True, counts=order.counts, begun=False, told=heard, says=says))
     return cause(state, Reason.ADMITTED, order.why, now)
 
 

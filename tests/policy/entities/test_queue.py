@@ -362,6 +362,26 @@ def test_where_kueue_is_installed_it_steps_aside() -> None:
     assert policy.status(one.state).message.startswith("Kueue is installed")
 
 
+@ROW("L9", level="pure")
+@pytest.mark.parametrize(
+    ("seen", "counts"),
+    [
+        (policy.Seen(kueue=False, workloads=(), gone=()), ("pods", "nvidia.com/gpu")),
+        (policy.Seen(kueue=True, workloads=(), gone=()), ()),
+        (policy.Seen(kueue=False, workloads=(), gone=(), kueue_namespaces=("ns",)), ()),
+    ],
+    ids=["a quota", "Kueue", "Kueue in its namespace"],
+)
+def test_L9_who_is_let_in_is_told_what_the_queue_counts(seen: policy.Seen, counts: tuple[str, ...]) -> None:
+    one = Life(edit(queue(), quota={"pods": "4", "nvidia.com/gpu": "2"}))
+    one.hears("a", ASKS)
+    one.state, _ = policy.on_look(one.state, seen, one.now)
+    one.state, (order,) = policy.step(one.state)
+    again = one.hears("a", ASKS)
+    assert again is not None
+    assert (order.given.counts, again.counts) == (counts, counts)
+
+
 @ROW("F19", level="pure")
 def test_F19_it_steps_aside_in_the_namespaces_that_kueue_manages_and_nowhere_else() -> None:
     one = Life(queue(2))

@@ -48,10 +48,10 @@ class Queued(Life):
         self.tell(QueueOrdered(order))
         return self
 
-    def let_in(self) -> Queued:
+    def let_in(self, **fields: Any) -> Queued:
         self.hears()
         assert self.said[-1][1] is ASKS
-        return self.told()
+        return self.told(**fields)
 
     @property
     def made(self) -> list[int]:
@@ -275,27 +275,47 @@ def test_L9_a_gang_grows_beyond_what_its_queue_has_admitted_only_once_it_asks_an
     assert (news.standing, news.demand, life.made) == (ASKS, {"pods": 8000}, [1])
 
 
+def requesting(life: Queued, **requests: str) -> ComponentsChange:
+    component = life.spec.components[0]
+    container = {"name": "main", "image": "i", "resources": {"requests": requests}}
+    template = {**component.template, "spec": {"template": {"spec": {"containers": [container]}}}}
+    return ComponentsChange(components=(component.model_copy(update={"template": template}),))
+
+
 @ROW("L9", level="pure")
 def test_L9_a_component_may_not_request_more_than_its_queue_has_admitted() -> None:
     life = Queued()
-
-    def requesting(cpu: str) -> ComponentsChange:
-        component = life.spec.components[0]
-        container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-        template = {**component.template, "spec": {"template": {"spec": {"containers": [container]}}}}
-        return ComponentsChange(components=(component.model_copy(update={"template": template}),))
-
-    check_change(life.spec, life.state, requesting("2"))
-    life.spec = reconfigured(life.spec, requesting("2"))
-    life.let_in().sees(running=2)
-    check_change(life.spec, life.state, requesting("1"))
+    check_change(life.spec, life.state, requesting(life, cpu="2"))
+    life.spec = reconfigured(life.spec, requesting(life, cpu="2"))
+    life.let_in(counts=("cpu",)).sees(running=2)
+    check_change(life.spec, life.state, requesting(life, cpu="1"))
     with pytest.raises(ValueError, match="components: ") as refused:
-        check_change(life.spec, life.state, requesting("2500m"))
+        check_change(life.spec, life.state, requesting(life, cpu="2500m"))
     told = "components: it would request 5 cpu: expected at most 4 cpu, as admitted by its queue, gpus: "
     assert str(refused.value) == told + "suspend it, make the change, and resume it"
     over = edit(life.state, outcome=Phase.FAILED)
     with pytest.raises(ValueError, match="gpus: submit it anew"):
-        check_change(life.spec, over, requesting("2500m"))
+        check_change(life.spec, over, requesting(life, cpu="2500m"))
+
+
+@ROW("L9", level="pure")
+@pytest.mark.parametrize("counts", [("pods", "cpu"), (), None], ids=["the quota", "Kueue decides", "an older queue"])
+def test_L9_what_its_queue_does_not_count_may_grow(counts: tuple[str, ...] | None) -> None:
+    life = Queued().let_in(counts=counts)
+    life.sees(running=2)
+    check_change(life.spec, life.state, requesting(life, memory="1Gi"))
+    if counts:
+        with pytest.raises(ValueError, match="expected at most 0 cpu"):
+            check_change(life.spec, life.state, requesting(life, memory="1Gi", cpu="1"))
+    else:
+        check_change(life.spec, life.state, requesting(life, memory="1Gi", cpu="1"))
+
+
+@ROW("L9", level="pure")
+def test_L9_where_kueue_decides_a_gang_may_grow() -> None:
+    life = Queued(gang=Gang(min=2, max=4))
+    life.let_in(counts=()).sees(running=2)
+    check_scale(life.spec, life.state, GangScale(max=8))
 
 
 def test_one_that_no_queue_lets_in_owes_nobody_a_word() -> None:
