@@ -98,7 +98,7 @@ async def installation_of(client: Client, settings: Settings, uid: str, health: 
         raise SettingsError(
             f"installation: missing: with managed_by {settings.managed_by!r} it is the label that tells objects of "
             "this installation from those of another on this cluster: expected a DNS label such as "
-            f"{settings.managed_by.rpartition('/')[2]!r} (--installation)"
+            f"{settings.managed_by.rpartition('/')[2]!r} (--installation), or {derived!r} if it has run here before"
         )
 
     return await persist(TEMPORAL, _where(settings), once, health, settings.temporal_wait.total_seconds())

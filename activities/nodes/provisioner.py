@@ -127,8 +127,8 @@ async def _tried(site: Site, port: Provisioning | None, request: NodeRequest, id
             return Provisioned(result=Result.WAITS, said=str(error), progress=progress(), reached=True)
         except Refusal as error:
             return Provisioned(result=Result.REFUSED, said=str(error), progress=progress(), reached=True)
-        except _Gone:
-            said = "the node's object is gone, or another one has its name"
+        except _Gone as error:
+            said = f"the node's object is gone, or another one has its name{error}"
             result = Result.WITHDRAWN if request.fence else Result.REFUSED
             return Provisioned(result=result, said=said, progress=progress())
         except Unreachable as error:
@@ -176,6 +176,7 @@ async def _done(
     if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine may join as a new node.
         if request.action is NodeAction.WIPE and node is not None:  # Its drives may be those that were not wiped.
             await _quarantine(site, request.node, node["metadata"]["uid"])
+            raise _Gone("; the node that has it is in quarantine until it is released")
         raise _Gone
     if request.fence:
         return await _fence(site, await _machine(site, port, request.node, node, identities), request, note)

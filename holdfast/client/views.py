@@ -104,7 +104,8 @@ def explanation_from(status: Status) -> Explanation:
 
     The message of a status tells of its phase. Where something is amiss, its condition and its pods tell more.
     """
-    latest = status.causes[-1].message if status.causes else ""
+    # Resuming is not recorded: the last cause is of what came before (record 0007).
+    latest = status.causes[-1].message if status.causes and status.phase is not Phase.RESUMING else ""
     told = status.message or status.reason.value
     why, now = latest or told, told
     for condition in abnormal(status)[:1]:

@@ -91,7 +91,8 @@ async def standing(ground: Ground, namespace: str | None = None) -> list[Thing]:
     if others:
         raise HoldfastError(
             f"installation: {', '.join(sorted(others))} also has workloads on this cluster, by the same kinds and "
-            "rights: take that off first (--installation, --cluster, HOLDFAST_MANAGED_BY)"
+            "rights: take that off first (--installation, --cluster, HOLDFAST_MANAGED_BY); custom resources that this "
+            "one ran under an earlier managedBy have to be deleted first"
         )
     return found
 

@@ -375,7 +375,7 @@ class Attention:
                 )
             except Exception:  # An error with one workload must not leave the others unwatched.
                 Log.exception("a workload cannot be observed: it looks for itself", workflow_id=live.workflow_id)
-                observation = _unknown(live, at, version)
+                observation = self._unknown(workload, live, at)
             facts = facts_of(observation, self._cache.made_since(live), live.facts.resumed)
             return facts, live.facts.uid, observation
         if self._cache.unconfirmed(workload) is not None:
@@ -398,6 +398,20 @@ class Attention:
             return None
         observation = self._anchor_deleted(anchor, newest, at)
         return facts_of(observation), anchor.facts.uid, observation
+
+    def _unknown(self, workload: WorkloadKey, live: AttemptSeen, at: datetime) -> Observation:
+        """Return what has a workflow look for itself: it confirms that its attempt is gone before it acts on that."""
+        anchor = self._cache.anchor(workload)
+        return Observation(
+            workload_uid=live.workload_uid,
+            attempt=live.number,
+            owner_uid="",
+            at=at,
+            revision=max(self._version(live.namespace, live.kinds), self._cache.revision(workload)),
+            owner_found=False,
+            anchor_deleting=anchor is not None and anchor.deletion_wanted,
+            asked=anchor.asked if anchor is not None else None,
+        )
 
     def _only_asked(self, anchor: AnchorSeen, asked: Asked, at: datetime) -> tuple[Facts, str, Observation] | None:
         """Return a custom resource's request while no attempt exists to carry it, if it is news (row F7)."""
@@ -506,18 +520,6 @@ class Attention:
             # The custom resource's request does not belong to that attempt alone.
             asked = subject.told.asked if subject.told is not None else ""
             subject.told, subject.keys = Facts(asked=asked) if asked else None, ()
-
-
-def _unknown(live: AttemptSeen, at: datetime, version: int) -> Observation:
-    """Return what has a workflow look for itself: it confirms that its attempt is gone before it acts on that."""
-    return Observation(
-        workload_uid=live.workload_uid,
-        attempt=live.number,
-        owner_uid="",
-        at=at,
-        revision=version,
-        owner_found=False,
-    )
 
 
 def _orphaned(anchor: AnchorSeen, newest: AttemptSeen | None) -> bool:

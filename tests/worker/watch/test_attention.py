@@ -788,6 +788,11 @@ def test_D2_a_workload_that_cannot_be_observed_looks_for_itself_and_the_others_a
     assert told["v"].owner_found
     world.pod("p0", "Failed", workload="w")
     assert world.pass_time(60) == [], "it looks already"
+    world.anchor("u")
+    world.running("u")
+    broken.add("u")
+    world.anchor("u", deleting=True)
+    assert any(one.observation.anchor_deleting for one in world.pass_time(60)), "its deletion is heard all the same"
     broken.clear()
     world.pod("p1", "Failed", workload="w")
     (seen,) = world.pass_time(60)
