@@ -209,7 +209,7 @@ def test_S8_a_change_of_a_gang_that_was_scaled_keeps_its_size():
 
     before, wanted = gang("pe:1", 2), ComponentsChange(components=gang("pe:2", 2).components)
     scaled = before.resized(4, 8)
-    check_change(scaled, wanted)
+    check_change(scaled, State(since=NOW, policy=scaled.policy), wanted)
     assert reconfigured(scaled, wanted) == gang("pe:2", 4)
     assert (resizes(scaled, wanted), resizes(before, wanted), resizes(streams(), wanted)) == (True, False, False)
     elsewhere = wanted.components[0].model_copy(update={"pod_sets": (before.components[0].pod_sets[0],) * 2})

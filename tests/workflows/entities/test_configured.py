@@ -90,7 +90,7 @@ class Life:
         begun = first.jobs.add().initialize_workflow
         begun.workflow_type, begun.workflow_id = document.workflow, document.workflow_id
         begun.arguments.extend(CONVERTER.to_payloads([self.document.model_dump(mode="json")]))
-        assert self.done(first) == ["schedule_activity"]
+        assert [one for one in self.done(first) if one != "set_patch_marker"] == ["schedule_activity"]
 
     @staticmethod
     def task() -> WorkflowActivation:
