@@ -418,6 +418,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Log no request: there is one every few seconds."""
 
 
+def _forget_step(file: Path) -> None:
+    """Forget the step in the file. A phase stays: a program that began before the sidecar does not tell it again."""
+    try:
+        with file.open("rb") as opened:
+            word: Any = json.loads(opened.read(_TOLD_MAXIMUM))
+        phase = {key: word[key] for key in _OF_A_PHASE if key in word}
+        if "phase" in phase:
+            write(file, phase)
+            return
+    except (OSError, TypeError, ValueError) as error:
+        _log.debug("progress: nothing is kept of %s: %s", file, error)
+    forget(file)
+
+
 class _DualStack(ThreadingHTTPServer):
     """Listens at all addresses of a pod, IPv4 and IPv6."""
 
@@ -463,7 +477,7 @@ def main() -> None:
         parser.error(f"--file: missing: give it, or set {ENV_FILE}")
     file = Path(given.file)
     if os.environ.get(_RESTARTS_IN_PLACE):
-        forget(file)
+        _forget_step(file)
     server(file, given.port).serve_forever()
 
 

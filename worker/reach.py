@@ -93,7 +93,7 @@ async def installation_of(client: Client, settings: Settings, uid: str, health: 
     async def once() -> str:
         found = await _described(handle)
         # One that has begun with the derived label has objects with it, and keeps it.
-        if found is not None and (await found.memo()).get(MEMO_INSTALLATION) == derived:
+        if found is not None and await _installation_in(found) == derived:
             return derived
         raise SettingsError(
             f"installation: missing: with managed_by {settings.managed_by!r} it is the label that tells objects of "
@@ -199,6 +199,16 @@ async def _end_of_another(client: Client, workflow_id: str, uid: str) -> None:
     await handle.terminate(reason=f"cluster {uid} has taken the place of its cluster {bound}")
 
 
+async def _installation_in(found: WorkflowExecutionDescription) -> object:
+    """Return the label in a watch's memo; None if it is over, and its memo cannot be read: its key may be lost."""
+    try:
+        return (await found.memo()).get(MEMO_INSTALLATION)
+    except Exception:  # A codec or a converter may raise anything.
+        if found.status is WorkflowExecutionStatus.RUNNING:
+            raise
+        return None
+
+
 async def _running(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
     """Describe a workflow if it is running, else return None."""
     found = await _described(handle)
@@ -216,13 +226,19 @@ async def _described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescr
 
 
 def _compare(cluster: str, what: str, bound: object, found: str, workflow_id: str) -> None:
-    if bound is not None and bound != found:
-        raise IdentityError(
-            f"cluster: the name {cluster!r} belongs to {what} {bound} in this Temporal namespace, and this {what} is "
-            f"{found}: give this cluster another name, or, if it has truly taken the other's place, end its watch: "
-            f"temporal workflow terminate --workflow-id {workflow_id}; "
-            "for its workloads see docs/how-to/outages.md#a-cluster-that-is-built-anew"
-        )
+    if bound is None or bound == found:
+        return
+    problem = (
+        f"cluster: the name {cluster!r} belongs to {what} {bound} in this Temporal namespace, and this {what} is "
+        f"{found}: "
+    )
+    if what != "cluster":
+        raise IdentityError(f"{problem}set {what} {bound}, or give the cluster of this {what} another name")
+    raise IdentityError(
+        f"{problem}give this cluster another name, or, if it has truly taken the other's place and no worker of that "
+        f"runs, end its watch: temporal workflow terminate --workflow-id {workflow_id}; "
+        "for its workloads see docs/how-to/outages.md#a-cluster-that-is-built-anew"
+    )
 
 
 async def keep_checking(

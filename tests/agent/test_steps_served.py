@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,13 +106,20 @@ def test_P2_an_agent_serves_no_step_of_programs_before_its_own(tmp_path: Path) -
 
 @pytest.mark.row("P2", level="pure")
 @pytest.mark.row("J24", level="pure")
-@pytest.mark.parametrize(("orders", "expected"), [("/orders/attempt", Step()), ("", Step(step=1000))])
+@pytest.mark.parametrize(
+    ("orders", "told", "expected"),
+    [
+        ("/orders/attempt", {"step": 1000}, Step()),
+        ("/orders/attempt", {"step": 1000, "phase": "compiling"}, Step(phase="compiling")),
+        ("", {"step": 1000}, Step(step=1000)),
+    ],
+)
 def test_P2_where_a_pod_restarts_in_place_its_sidecar_serves_no_step_of_before(
-    tmp_path: Path, orders: str, expected: Step
+    tmp_path: Path, orders: str, told: dict[str, Any], expected: Step
 ) -> None:
-    """Elsewhere it may start after the program, or again alone."""
+    """It may start after the program, or again alone: a phase stays, and elsewhere the step too."""
     file, port = tmp_path / "step.json", free_port()
-    progress.write(file, {"step": 1000})
+    progress.write(file, told)
     argv = [sys.executable, "-m", "holdfast.progress", "--file", str(file), "--port", str(port)]
     with subprocess.Popen(argv, env={**os.environ, names.ENV_IN_PLACE_ATTEMPT_FILE: orders}) as sidecar:
         try:

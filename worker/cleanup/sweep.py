@@ -151,7 +151,10 @@ def judge(left: Left, life: Life) -> Judgement:
         why = f"Temporal knows no workflow {left.workflow_id}: it never began there, or its retention is over"
         return _all_goes(left, Verdict.UNKNOWN, why, delete=True)
     if current.unreadable and not current.running:
-        why = f"its workflow is over ({current.word}), and its memo cannot be read ({current.unreadable})"
+        why = (
+            f"its workflow is over ({current.word}), and its memo cannot be read ({current.unreadable}): unless its "
+            "key is lost, sweep from where the codec of this Temporal namespace is configured"
+        )
         return _all_goes(left, Verdict.UNKNOWN, why, delete=True)
     if current.unreadable:
         return Judgement(

@@ -226,9 +226,13 @@ class Provisioner(Entity):
         except ActivityError as error:
             if not isinstance(error.cause, TimedOut) and error.retry_state is not RetryState.TIMEOUT:
                 raise
-            why = f": {error.cause.message}" if isinstance(error.cause, ApplicationError) else ""
-            found = f"no answer of the provisioning service within {_CHECK_TIMEOUT.seconds} s{why}"
-            return Checked(good=False, found=found, remedy="see that it answers the workers of this cluster")
+            whose, why = "the provisioning service", ""
+            if isinstance(error.cause, ApplicationError):
+                why = f": {error.cause.message}"
+            else:
+                whose += ", or of a worker with the role wait,"
+            found = f"no answer of {whose} within {_CHECK_TIMEOUT.seconds} s{why}"
+            return Checked(good=False, found=found, remedy="see that it answers the workers of this cluster, and that they run")
 
     @workflow.signal(name=names.SIGNAL_FENCE, description="Power off a silent node (by the monitor of nodes)")
     def fence(self, ask: FenceAsk) -> None:
