@@ -232,7 +232,9 @@ class Provisioner(Entity):
             else:
                 whose += ", or of a worker with the role wait,"
             found = f"no answer of {whose} within {_CHECK_TIMEOUT.seconds} s{why}"
-            return Checked(good=False, found=found, remedy="see that it answers the workers of this cluster, and that they run")
+            return Checked(
+                good=False, found=found, remedy="see that workers of this cluster run, and that it answers them"
+            )
 
     @workflow.signal(name=names.SIGNAL_FENCE, description="Power off a silent node (by the monitor of nodes)")
     def fence(self, ask: FenceAsk) -> None:
