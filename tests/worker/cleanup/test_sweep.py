@@ -219,7 +219,7 @@ class TestJudge:
         assert judge(left(1), Life(run("Completed", phase="Succeeded"))).why == "its workflow is over: Succeeded"
         assert "a late worker's leftover" in judge(left(2, 3), Life(run("Running", attempt=3))).why
         unreadable = judge(left(1), Life(run("Terminated", "", unreadable="no key")))
-        why = "its workflow is over (Terminated), and its memo cannot be read (no key): unless its key is lost, sweep from"
+        why = "its workflow is over (Terminated), and its memo cannot be read (no key): unless its key is lost, "
         assert unreadable.why.startswith(why)
         assert "retention is over" in judge(left(1), Life()).why
         assert "no run of it that was workload" in judge(left(1), Life(run("Failed", OTHER))).why
