@@ -18,6 +18,7 @@ from holdfast.model.gang.orders import GangEnding, GangOutcome
 from holdfast.model.gang.state import Gang
 from holdfast.model.gang.status import CloseReason
 from holdfast.profiles.torchelastic import POLICY
+from tests.e2e.ground.site import until
 from tests.policy.lives.life import workload
 from tests.workflows.conftest import SCALED, Run
 from tests.workflows.workload.test_workload import replays
@@ -127,6 +128,11 @@ async def test_L9_a_gang_grows_no_further_than_its_queue_has_admitted(environmen
     async with environment() as run:
         spec = elastic().model_copy(update={"queue": "gpus", "queued": True})
         handle: Any = await run.start(spec)
+
+        async def has_asked() -> bool:
+            return "is not there" in (await run.status(handle)).message
+
+        await until(has_asked, 60, "its queue is asked")  # An order that comes before that is of no turn.
         order = QueueOrder(uid=(await handle.describe()).run_id, turn=1, admit=True, why="queue gpus lets it in")
         await handle.signal(names.SIGNAL_QUEUE, order)
         await run.running(handle)
