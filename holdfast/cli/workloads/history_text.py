@@ -31,11 +31,10 @@ def history(life: History) -> str:
     parts = [life.phase.value] if life.phase is not None else []
     parts += [counted(life.executions, "attempt"), counted(life.restarts, "restart")]
     parts += [budget.in_full() for budget in life.budgets]
-    closed = [(one.closed, one.ended_at) for one in life.runs[-1:]]
-    how, known = closed[0] if closed else ("", life.ended_at)
-    ended = "its Temporal workflow is still open"
+    last = life.runs[-1] if life.runs else None
+    known, ended = last.ended_at if last else life.ended_at, "its Temporal workflow is still open"
     if known is not None:
-        ended = f"{_CLOSED.get(how, 'over since')} {instant(known)} UTC"
+        ended = f"{_CLOSED.get(last.closed if last else '', 'over since')} {instant(known)} UTC"
     lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"submitter: {submitter(life.by)}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
 

@@ -172,10 +172,7 @@ def check_change(spec: Workload, state: State, change: ComponentsChange) -> None
         ValueError: naming the field and what is allowed.
     """
     after = reconfigured(spec, change)
-    try:
-        check_growth(spec, after, state)
-    except ValueError as error:
-        raise ValueError(f"components: {error}") from None
+    check_growth("components", spec, after, state)
     for one in change.components if after.sensitive else ():
         for _, wrong in reruns_init([one]):
             raise ValueError(f"components.{one.name}.{wrong}")

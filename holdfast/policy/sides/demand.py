@@ -43,11 +43,11 @@ def demand(spec: Workload, *, spares: bool = True) -> dict[str, int]:
     return {PODS: count * _WHOLE, **total}
 
 
-def check_growth(before: Workload, after: Workload, state: State) -> None:
+def check_growth(path: str, before: Workload, after: Workload, state: State) -> None:
     """Check that a change requests no more of what its queue counts than was admitted: growth is not requested again.
 
     Raises:
-        ValueError: if it does, naming the resource and both amounts, and saying what to do.
+        ValueError: if it does, naming the path, the resource and both amounts, and saying what to do.
     """
     if state.turn is None or not state.turn.admitted:
         return
@@ -58,7 +58,8 @@ def check_growth(before: Workload, after: Workload, state: State) -> None:
             asked, most = (amount_of(format_quantity(each), key) for each in (amount, admitted.get(key, 0)))
             remedy = "submit it anew" if state.outcome is not None else "suspend it, make the change, and resume it"
             raise ValueError(
-                f"it would request {asked}: expected at most {most}, as admitted by its queue, {before.queue}: {remedy}"
+                f"{path}: it would request {asked}: expected at most {most}, as admitted by its queue, {before.queue}: "
+                f"{remedy}"
             )
 
 

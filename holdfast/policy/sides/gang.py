@@ -123,11 +123,7 @@ def check_scale(spec: Workload, state: State, change: GangScale) -> None:
     Raises:
         ValueError: as `scaled` does, and if its queue has admitted less.
     """
-    after = scaled(spec, state, change)
-    try:
-        check_growth(spec, after, state)
-    except ValueError as error:
-        raise ValueError(f"max: {change.max}: {error}") from None
+    check_growth(f"max: {change.max}", spec, scaled(spec, state, change), state)
 
 
 def unsized(spec: Workload, state: State, event: GangUnsized) -> Workload:
