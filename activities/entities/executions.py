@@ -87,7 +87,7 @@ async def sight(client: Client, workflow_id: str) -> Sight:
         return await _running(client, workflow_id, found)
     reason = list[str]()
     if execution in {Execution.LOST, Execution.FAILED}:
-        reason = [await _reason(client, event) async for event in _latest(client, workflow_id, found.run_id, 1)]
+        reason = [await _reason(client, event) async for event in latest_events(client, workflow_id, found.run_id, 1)]
     return Sight(workflow_id, execution, found.run_id, since=found.close_time, reason="".join(reason[:1]))
 
 
@@ -95,7 +95,7 @@ async def _running(client: Client, workflow_id: str, found: WorkflowExecutionDes
     raw, streak = found.raw_description, Streak()
     if not raw.HasField("pending_workflow_task"):
         return Sight(workflow_id, Execution.RUNNING, found.run_id)
-    async for event in _latest(client, workflow_id, found.run_id, *_PAGES):
+    async for event in latest_events(client, workflow_id, found.run_id, *_PAGES):
         failed = event.workflow_task_failed_event_attributes.failure
         if failed.HasField("encoded_attributes"):
             # What cannot be decoded is not known: it is neither a fault nor none.
@@ -154,7 +154,7 @@ class Streak:
         )
 
 
-async def _latest(client: Client, workflow_id: str, run_id: str, *pages: int) -> AsyncIterator[HistoryEvent]:
+async def latest_events(client: Client, workflow_id: str, run_id: str, *pages: int) -> AsyncIterator[HistoryEvent]:
     """Yield the latest events of a run, the latest first, read in pages of at most these sizes."""
     token = b""
     for size in pages:
@@ -258,7 +258,7 @@ async def input_of(client: Client, workflow_id: str, run_id: str) -> tuple[Any, 
         Undecodable: if a key is missing.
     """
     async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events(page_size=1):
-        return await _plain(client, event.workflow_execution_started_event_attributes.input)
+        return await plain(client, event.workflow_execution_started_event_attributes.input)
     return ()
 
 
@@ -268,17 +268,17 @@ async def _read(client: Client, workflow_id: str, run_id: str, memo: dict[str, A
     async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
         length = event.event_id
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            arguments = await _plain(client, event.workflow_execution_started_event_attributes.input)
+            arguments = await plain(client, event.workflow_execution_started_event_attributes.input)
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             signal = event.workflow_execution_signaled_event_attributes
-            words.append(Word(signal.signal_name, await _plain(client, signal.input)))
+            words.append(Word(signal.signal_name, await plain(client, signal.input)))
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
             request = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            words.append(Word(request.name, await _plain(client, request.args)))
+            words.append(Word(request.name, await plain(client, request.args)))
     return PastRun(run_id, arguments, memo, tuple(words), length)
 
 
-async def _plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
+async def plain(client: Client, payloads: Payloads) -> tuple[Any, ...]:
     """Return payloads as plain values; None for a payload that no worker may be able to read.
 
     Raises:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
-from holdfast.client.connection import Place, explained
+from holdfast.activities.entities.executions import latest_events, plain
+from holdfast.client.connection import Place, explained, refusals
 from holdfast.errors import HoldfastError
 from holdfast.model import Phase
 from holdfast.model.labels import KUEUE_QUEUE
@@ -18,6 +21,8 @@ from holdfast.model.labels import KUEUE_QUEUE
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _OWN_KIND: Final = "Workload"
 """The custom resource whose queue is one of Holdfast's."""
+_EVENTS: Final = 250
+"""How many of the latest events are searched for a cancel. After it, few follow until it is carried out."""
 
 
 class Begun(NamedTuple):
@@ -92,21 +97,63 @@ async def check_retry(what: str, description: WorkflowExecutionDescription) -> N
     raise HoldfastError(f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again")
 
 
-def check_removal(what: str, description: WorkflowExecutionDescription) -> None:
+async def check_removal(client: Client, place: Place, what: str, description: WorkflowExecutionDescription) -> None:
     """Check that a workload is not being removed after a cancel: it begins no other attempt (row D53).
 
     Args:
+        client: The Temporal client.
+        place: Temporal's address and namespace.
         what: the workload, for the message.
         description: The latest run.
 
     Raises:
         HoldfastError: if it is; the message says how to run it anew.
+        NotReachable: if Temporal does not answer.
     """
-    phase = description.typed_search_attributes.get(_PHASE)
-    if description.status is WorkflowExecutionStatus.RUNNING and phase == Phase.TERMINATING.value:
+    if await is_removed(client, place, description):
         raise HoldfastError(
             f"{what} is being removed: submit it with --again (again=True), which waits for that and runs it anew"
         )
+
+
+async def is_removed(client: Client, place: Place, description: WorkflowExecutionDescription) -> bool:
+    """Return whether a workload whose workflow runs is being removed after a cancel, or will be.
+
+    Its phase says so only once its workflow has carried out the cancel, which waits for a worker, and for the end of a
+    reset under way. A cancel is never taken back, so its history says it before.
+    """
+    if description.status is not WorkflowExecutionStatus.RUNNING:
+        return False
+    if description.typed_search_attributes.get(_PHASE) == Phase.TERMINATING.value:
+        return True
+    uid = await uid_of(description)
+    with refusals(place):
+        async for event in latest_events(client, description.id, description.run_id, _EVENTS):
+            if await _cancels(client, event, uid):
+                return True
+    return False
+
+
+async def _cancels(client: Client, event: HistoryEvent, uid: str) -> bool:
+    """Return whether an event of a run cancels it, or began it as the continuation of a cancelled one."""
+    match event.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+            return True
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+            signal = event.workflow_execution_signaled_event_attributes
+            if signal.signal_name != names.SIGNAL_CANCEL:
+                return False
+            reason, meant, phases = (*await plain(client, signal.input), "", "", None)[:3]
+            # With phases it may have no effect.
+            return isinstance(reason, str) and not phases and (not meant or not uid or meant == uid)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            match await plain(client, event.workflow_execution_started_event_attributes.input):
+                case (_, {"intent": {"cancel": True}}):
+                    return True
+                case _:
+                    return False
+        case _:
+            return False
 
 
 async def uid_of(description: WorkflowExecutionDescription) -> str:

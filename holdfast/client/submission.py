@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.entities.executions import word_for
 from holdfast.client.connection import Place, explained, refusals
-from holdfast.client.found import Begun, check_removal, describe, uid_of
+from holdfast.client.found import Begun, check_removal, describe, is_removed, uid_of
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.codec.options import encrypts
@@ -73,7 +73,8 @@ class InTheWay(NamedTuple):
 
     Attributes:
         description: Its description when it was found.
-        phases: The phases in which it may be ended. If it enters another, somebody has revived it, and it stays.
+        phases: The phases in which it may be ended. If it enters another, somebody has revived it, and it stays. Empty
+            if it was cancelled: it ends by itself.
     """
 
     description: WorkflowExecutionDescription
@@ -86,7 +87,7 @@ async def in_the_way(
     """Return what is in the way of a workload that begins together with others; change nothing.
 
     With `again`, two kinds of earlier submissions may be ended, which `make_way` does: one of the same workload that
-    still waits and never created an object, and one that has an outcome and is still held in the cluster or removed.
+    still waits and never created an object, and one that has an outcome or was cancelled, and is still in the cluster.
 
     Args:
         client: The Temporal client.
@@ -110,9 +111,10 @@ async def in_the_way(
         raise AlreadyEnded(workload.workflow_id, _outcome(description))
     if await is_under_way():  # Check this after `_describe`: what begins from now on is not what was found.
         return None
-    if again and _settled(description):
-        return InTheWay(description, _SETTLED)
-    check_removal(workload.workflow_id, description)
+    if not again:
+        await check_removal(client, place, workload.workflow_id, description)
+    elif leaving := await _leaving(client, place, description):
+        return leaving
     await _same(description, workload)
     if not again:
         return None
@@ -130,10 +132,11 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
         if again:
             return None
         raise AlreadyEnded(workload.workflow_id, _outcome(description))
-    if again and _settled(description):
-        await make_way(client, place, InTheWay(description, _SETTLED))
+    if not again:
+        await check_removal(client, place, workload.workflow_id, description)
+    elif leaving := await _leaving(client, place, description):
+        await make_way(client, place, leaving)
         return None
-    check_removal(workload.workflow_id, description)
     await _same(description, workload)
     return Begun(description.id, await uid_of(description), description.run_id)
 
@@ -159,6 +162,13 @@ def _settled(description: WorkflowExecutionDescription) -> bool:
     return description.typed_search_attributes.get(_PHASE) in _SETTLED
 
 
+async def _leaving(client: Client, place: Place, description: WorkflowExecutionDescription) -> InTheWay | None:
+    """Return an earlier submission that has an outcome or was cancelled; None if it goes on."""
+    if _settled(description):
+        return InTheWay(description, _SETTLED)
+    return InTheWay(description, ()) if await is_removed(client, place, description) else None
+
+
 def _waits(description: WorkflowExecutionDescription) -> bool:
     """Whether it is Pending and never had an attempt, so none of its objects was ever created."""
     shown = description.typed_search_attributes
@@ -182,7 +192,8 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
     uid = await uid_of(description)
     handle = client.get_workflow_handle(description.id, run_id=description.run_id)
     try:
-        await handle.signal(names.SIGNAL_CANCEL, args=["it is submitted again", uid, [one.value for one in phases]])
+        if phases:
+            await handle.signal(names.SIGNAL_CANCEL, args=["it is submitted again", uid, [one.value for one in phases]])
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND or "completed" not in error.message.lower():
             raise explained(error, place) from error
@@ -192,7 +203,7 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
         if seen is None or seen.status is not WorkflowExecutionStatus.RUNNING or await uid_of(seen) != uid:
             return
         now = seen.typed_search_attributes.get(_PHASE)
-        if now not in {*phases, *_SETTLED}:
+        if phases and now not in {*phases, *_SETTLED}:
             raise HoldfastError(
                 f"{description.id} has been revived meanwhile and is {now}: nothing was submitted, and it was not "
                 "cancelled; `holdfast cancel` ends it"

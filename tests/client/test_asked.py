@@ -8,8 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import History, HistoryEvent
+from temporalio.api.workflowservice.v1 import (
+    GetWorkflowExecutionHistoryReverseRequest,
+    GetWorkflowExecutionHistoryReverseResponse,
+)
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.converter import DataConverter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -23,8 +31,9 @@ from holdfast.client.entities.queue import QueueRun, place_of
 from holdfast.client.run import Run
 from holdfast.client.views import StatusView
 from holdfast.errors import AlreadyEnded, HoldfastError, NotReachable, WorkloadNotFound
-from holdfast.model import Phase, Reason, Status
+from holdfast.model import Phase, Reason, Status, Workload
 from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
+from tests.client.conftest import a_workload
 from tests.client.test_explain import LINE, NOW, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
 
 PLACE = Place("127.0.0.1:7233", "default")
@@ -177,3 +186,116 @@ def test_what_has_ended_is_told_by_its_phase_and_not_by_its_workflows(phase: str
         typed_search_attributes=TypedSearchAttributes(shown), status=WorkflowExecutionStatus.TERMINATED
     )
     assert submission._outcome(cast("Any", ended)) == word
+
+
+def an_event(kind: str, **attributes: Any) -> HistoryEvent:
+    known: dict[str, Any] = {f"workflow_execution_{kind}_event_attributes": attributes}
+    return HistoryEvent(event_type=EventType.Value(f"EVENT_TYPE_WORKFLOW_EXECUTION_{kind.upper()}"), **known)
+
+
+def an_input(*values: Any) -> Payloads:
+    return Payloads(payloads=DataConverter.default.payload_converter.to_payloads(values))
+
+
+def signalled(name: str, *values: Any) -> HistoryEvent:
+    return an_event("signaled", signal_name=name, input=an_input(*values))
+
+
+def began_with(*values: Any) -> HistoryEvent:
+    return an_event("started", input=an_input(*values))
+
+
+class Dying:
+    """A Temporal with a run of this history, whose column still says that it runs; it takes no signal.
+
+    It has ended once it is described a second time.
+    """
+
+    namespace, data_converter = "default", DataConverter.default
+
+    def __init__(self, workload: Workload, phase: Phase, events: tuple[HistoryEvent, ...]) -> None:
+        self._workload, self._phase, self._events = workload, phase, events
+        self.looks = self.read = 0
+        self.workflow_service = SimpleNamespace(get_workflow_execution_history_reverse=self._reverse)
+
+    async def _reverse(
+        self, request: GetWorkflowExecutionHistoryReverseRequest, **_: Any
+    ) -> GetWorkflowExecutionHistoryReverseResponse:
+        self.read += 1
+        assert (request.execution.workflow_id, request.execution.run_id) == (self._workload.workflow_id, "r")
+        return GetWorkflowExecutionHistoryReverseResponse(
+            history=History(events=self._events[::-1]), next_page_token=b"more"
+        )
+
+    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Any:
+        async def describe(**_: Any) -> Any:
+            self.looks += 1
+            phase = SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_PHASE), self._phase.value)
+
+            async def memo() -> dict[str, Any]:
+                return {names.MEMO_UID: "u", names.MEMO_SPEC_HASH: self._workload.spec_hash()}
+
+            return SimpleNamespace(
+                id=workflow_id,
+                run_id="r",
+                status=RUNNING if self.looks == 1 else WorkflowExecutionStatus.COMPLETED,
+                typed_search_attributes=TypedSearchAttributes([phase]),
+                memo=memo,
+            )
+
+        return SimpleNamespace(describe=describe)
+
+
+STARTED = began_with({"name": "train"})
+CANCEL = signalled(names.SIGNAL_CANCEL, "no longer wanted", "u")
+TASK = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
+
+
+@pytest.mark.row("D53", level="pure")
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.RESETTING])
+@pytest.mark.parametrize(
+    ("events", "removed"),
+    [
+        ((STARTED, CANCEL), True),
+        ((STARTED, CANCEL, TASK, signalled(names.SIGNAL_OBSERVE, {})), True),
+        ((STARTED, signalled(names.SIGNAL_CANCEL)), True),
+        ((STARTED, signalled(names.SIGNAL_CANCEL, "", "", None)), True),
+        ((STARTED, an_event("cancel_requested", cause="by hand")), True),
+        ((began_with({}, {"intent": {"cancel": True}}), TASK), True),
+        ((STARTED, TASK), False),
+        ((began_with({}, {"intent": {"cancel": False}}), TASK), False),
+        ((STARTED, signalled(names.SIGNAL_SUSPEND, "for now", "u")), False),
+        ((STARTED, signalled(names.SIGNAL_CANCEL, "no longer wanted", "another")), False),
+        ((STARTED, signalled(names.SIGNAL_CANCEL, "it is submitted again", "u", ["Failed"])), False),
+        ((STARTED, signalled(names.SIGNAL_CANCEL, {"reason": "none"})), False),
+    ],
+    ids=[
+        "cancelled",
+        "cancelled, and a reset is under way",
+        "by hand",
+        "by another SDK",
+        "through Temporal",
+        "continued as new",
+        "not at all",
+        "not at all, and continued as new",
+        "suspended",
+        "meant for another submission",
+        "only if it has failed",
+        "dropped",
+    ],
+)
+async def test_D53_a_cancel_that_is_not_carried_out_yet_is_seen_in_the_history(
+    events: tuple[HistoryEvent, ...], removed: bool, phase: Phase
+) -> None:
+    for again in (False, True):
+        workload = a_workload()
+        temporal: Any = Dying(workload, phase, events)
+        asked = submission._present(temporal, PLACE, workload, again=again)
+        if removed and not again:
+            with pytest.raises(HoldfastError, match="is being removed: submit it with --again"):
+                await asked
+        else:
+            found = await asked
+            assert (found and found.uid) == (None if removed else "u")
+        assert temporal.looks == (2 if removed and again else 1), "it is waited for"
+        assert temporal.read == 1, "one page is read"

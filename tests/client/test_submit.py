@@ -108,6 +108,45 @@ async def test_D53_one_that_is_being_removed_is_waited_for_if_told_and_never_tak
         await second.cancel(wait=True)
 
 
+async def test_D53_one_that_was_cancelled_is_never_taken_for_the_new_run_before_a_worker_has_heard_of_it(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    first = await holdfast.submit(workload)
+    await first.cancel("no longer wanted")
+    with pytest.raises(HoldfastError, match=r"is being removed: submit it with --again"):
+        await holdfast.submit(workload)
+    with pytest.raises(HoldfastError, match=r"is being removed: submit it with --again"):
+        await _apply(holdfast, first, workload, "", dry_run=False)
+    again = asyncio.create_task(holdfast.submit(workload, again=True))
+    async with working(client, Cluster()):
+        second = await again
+        assert second.uid != first.uid
+        await second.until(lambda status: status.phase is Phase.RUNNING)
+        await second.cancel(wait=True)
+
+
+async def test_D53_one_that_was_cancelled_during_a_reset_is_never_taken_for_the_new_run(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    cluster = Cluster(failing="Error", stuck=asyncio.Event())
+    async with working(client, cluster):
+        first = await holdfast.submit(workload)
+        await first.until(lambda status: status.phase is Phase.RESETTING)
+        await first.cancel("no longer wanted")
+        with pytest.raises(HoldfastError, match=r"is being removed: submit it with --again"):
+            await holdfast.submit(workload)
+        again = asyncio.create_task(holdfast.submit(workload, again=True))
+        done, _ = await asyncio.wait([again], timeout=2)
+        assert not done, "its pods are not gone yet"
+        cluster.failing = ""
+        assert cluster.stuck is not None
+        cluster.stuck.set()
+        second = await again
+        assert second.uid != first.uid
+        await second.until(lambda status: status.phase is Phase.RUNNING)
+        await second.cancel(wait=True)
+
+
 async def test_retry_after_the_end_runs_what_was_submitted(
     holdfast: Holdfast, client: Client, workload: Workload
 ) -> None:

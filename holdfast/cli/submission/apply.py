@@ -147,7 +147,7 @@ async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: 
         raise HoldfastError(f"{where} is a {current.source.kind} of the cluster: change it with kubectl")
     description = await described(run.client, run.place, run.workflow_id)
     if description is not None:
-        check_removal(where, description)
+        await check_removal(run.client, run.place, where, description)
     found = changes(current, wanted)
     if not found.differences:
         return Applied(named, "unchanged")
