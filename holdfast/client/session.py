@@ -103,7 +103,7 @@ class Holdfast:
 
         Raises:
             SpecConflict: if a workload of this name is running with another specification.
-            AlreadyEnded: if it has ended, and `again` is not given.
+            AlreadyEnded: if it has ended, also if it is still kept in the cluster, and `again` is not given.
             HoldfastError: if it is being removed after a cancel, and `again` is not given.
             InvalidWorkload: if its cluster has admission queues, but none of the name that it gives.
             NotReachable: if Temporal does not answer.

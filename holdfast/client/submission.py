@@ -133,6 +133,9 @@ async def _present(client: Client, place: Place, workload: Workload, *, again: b
             return None
         raise AlreadyEnded(workload.workflow_id, _outcome(description))
     if not again:
+        # A graph is continued by submitting it again; workloads of it may have ended.
+        if workload.graph is None and description.typed_search_attributes.get(_PHASE) in _ENDED:
+            raise AlreadyEnded(workload.workflow_id, _outcome(description))
         await check_removal(client, place, workload.workflow_id, description)
     elif leaving := await _leaving(client, place, description):
         await make_way(client, place, leaving)

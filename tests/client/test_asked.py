@@ -32,6 +32,7 @@ from holdfast.client.run import Run
 from holdfast.client.views import StatusView
 from holdfast.errors import AlreadyEnded, HoldfastError, NotReachable, WorkloadNotFound
 from holdfast.model import Phase, Reason, Status, Workload
+from holdfast.model.entities.graph import Place as GraphPlace
 from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
 from tests.client.conftest import a_workload
 from tests.client.test_explain import LINE, NOW, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
@@ -299,3 +300,17 @@ async def test_D53_a_cancel_that_is_not_carried_out_yet_is_seen_in_the_history(
             assert (found and found.uid) == (None if removed else "u")
         assert temporal.looks == (2 if removed and again else 1), "it is waited for"
         assert temporal.read == 1, "one page is read"
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED])
+async def test_one_that_has_ended_and_is_kept_is_not_begun_by_submitting_it(phase: Phase) -> None:
+    workload = a_workload()
+    temporal: Any = Dying(workload, phase, (STARTED,))
+    with pytest.raises(AlreadyEnded, match=f"has ended: {phase.value}; to run it anew, submit it with --again"):
+        await submission._present(temporal, PLACE, workload, again=False)
+
+    workload = a_workload(graph=GraphPlace(graph="nightly", item="train"))
+    temporal = Dying(workload, phase, (STARTED,))
+    found = await submission._present(temporal, PLACE, workload, again=False)
+    assert found is not None, "its graph is continued"
+    assert found.uid == "u"

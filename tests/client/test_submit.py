@@ -81,6 +81,22 @@ async def test_one_that_has_ended_runs_again_only_if_told(holdfast: Holdfast, wo
     assert second.run_id != first.run_id
 
 
+async def test_one_that_has_ended_and_is_kept_runs_again_only_if_told(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    cluster = Cluster(complete=True)
+    async with working(client, cluster):
+        first = await holdfast.submit(workload)
+        await first.until(lambda status: status.phase is Phase.SUCCEEDED)
+        with pytest.raises(AlreadyEnded, match=r"has ended: Succeeded; .* --again"):
+            await holdfast.submit(workload)
+        assert not (await first.recorded()).closed
+        second = await holdfast.submit(workload, again=True)
+        assert second.uid != first.uid
+        assert (await second.result()).phase is Phase.SUCCEEDED
+        await second.cancel(wait=True)
+
+
 async def test_D53_one_that_is_being_removed_is_waited_for_if_told_and_never_taken_for_the_new_run(
     holdfast: Holdfast, client: Client, workload: Workload
 ) -> None:

@@ -78,6 +78,8 @@ def submit(
 ) -> None:
     """Start workloads. A workload that already runs with the same specification is left as it is.
 
+    One that has ended is refused, also while it is kept: --again runs it once more.
+
     If a kubeconfig leads to their cluster, a namespace that does not exist or is not enabled is refused at once.
     """
     if seconds(timeout, "--timeout") is not None and not watch:
