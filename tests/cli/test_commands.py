@@ -7,7 +7,9 @@ import socket
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +21,10 @@ from holdfast import names
 from holdfast.cli.app import app
 from holdfast.cli.cluster.doctor import text as doctor_text
 from holdfast.cli.common.options import chosen
-from holdfast.errors import NotReachable, WorkloadNotFound
-from holdfast.model import Workload
+from holdfast.client.views import StatusView
+from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
+from holdfast.formats import read
+from holdfast.model import Phase, Reason, Status, Workload
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "appwrapper-job.yaml"
@@ -370,6 +374,67 @@ def test_E3_apply_says_what_became_of_each_whatever_becomes_of_a_look_at_one(
     }
     assert one.submitted == ["a", "b"]
     assert ("error" in found.get("lost", {})) is (code == 3)
+
+
+class There:
+    """A run of the sample job, as its file says, whose workflow has recorded this."""
+
+    client, place, workflow_id = None, None, "workload/dev/default/sample-job"
+
+    def __init__(self, recorded: StatusView | HoldfastError) -> None:
+        self._recorded = recorded
+
+    async def in_force(self) -> Workload:
+        return read(JOB.read_text(), cluster="dev", namespace="default")[0]
+
+    async def recorded(self) -> StatusView:
+        if isinstance(self._recorded, HoldfastError):
+            raise self._recorded
+        return self._recorded
+
+    @classmethod
+    def as_it_is(cls, phase: Phase, *, closed: bool = False) -> There:
+        at = datetime(2026, 1, 31, tzinfo=UTC)
+        place = {"name": "sample-job", "namespace": "default", "cluster": "dev", "uid": "u"}
+        status = Status(**place, phase=phase, reason=Reason.RUNNING, since=at)
+        return cls(StatusView(status=status, fresh=closed, closed=closed))
+
+
+ENDED = "unchanged: it has ended ({}); `holdfast submit FILE --again` runs it once more"
+
+
+@pytest.mark.row("E3", level="pure")
+@pytest.mark.parametrize(
+    ("there", "code", "phase", "said"),
+    [
+        (There.as_it_is(Phase.RUNNING), 0, "Running", "unchanged"),
+        (There.as_it_is(Phase.FAILED), 0, "Failed", ENDED.format("Failed")),
+        (There.as_it_is(Phase.CANCELLED, closed=True), 0, "Cancelled", ENDED.format("Cancelled")),
+        (There(HoldfastError("its workflow was terminated in Temporal")), 2, None, "terminated in Temporal"),
+    ],
+    ids=["runs", "is kept", "has ended", "terminated"],
+)
+def test_E3_apply_says_of_what_is_unchanged_whether_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, there: There, code: int, phase: str | None, said: str
+) -> None:
+    async def get(*_: Any) -> There:
+        return there
+
+    async def described(*_: Any) -> None:
+        return None
+
+    @asynccontextmanager
+    async def session(*_: Any) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(get=get)
+
+    monkeypatch.setattr("holdfast.cli.submission.apply.session", session)
+    monkeypatch.setattr("holdfast.client.found.describe", described)
+    result = run("apply", str(JOB))
+    assert result.exit_code == code, result.output
+    assert result.output.endswith(f"{said}\n")
+    (document,) = json.loads(run("apply", str(JOB), "-o", "json").stdout)
+    assert document.get("phase") == phase
+    assert document.get("result") == (None if code else "unchanged")
 
 
 @pytest.mark.parametrize("arguments", [("list", "--address", "h\udcff:1"), ("status", "x", "--address=h\udcff:1")])

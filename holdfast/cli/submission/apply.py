@@ -33,7 +33,7 @@ from holdfast.errors import HoldfastError, WorkloadNotFound, describe
 
 if TYPE_CHECKING:
     from holdfast.client import Holdfast, Run
-    from holdfast.model import Workload
+    from holdfast.model import Phase, Workload
     from holdfast.policy.loop.difference import Changes, Difference
 
 _SHOWN: Final = 50
@@ -58,6 +58,8 @@ class Applied:
     differences: tuple[Difference, ...] = ()
     again: tuple[str, ...] = ()
     """The components that are made again, in a dry run those that would be."""
+    phase: Phase | None = None
+    """Its phase when it was compared with its file; None if it is submitted."""
 
 
 def apply(
@@ -148,19 +150,19 @@ async def _apply(holdfast: Holdfast, run: Run | None, wanted: Workload, reason: 
     description = await described(run.client, run.place, run.workflow_id)
     if description is not None:
         await check_removal(run.client, run.place, where, description)
-    found = changes(current, wanted)
+    found, view = changes(current, wanted), await run.recorded()
     if not found.differences:
-        return Applied(named, "unchanged")
-    if (await run.recorded()).closed:
+        return Applied(named, "unchanged", phase=view.phase)
+    if view.closed:
         raise HoldfastError(
-            f"{where} has ended and differs from its file: `holdfast submit --again` runs it as the file says"
+            f"{where} has ended and differs from its file: `holdfast submit FILE --again` runs it as the file says"
         )
     if found.fixed:
         raise HoldfastError(refusal(where, found))
     if dry_run:
-        return Applied(named, "changed", found.differences, found.again)
+        return Applied(named, "changed", found.differences, found.again, view.phase)
     again = await attended(run, _change(run, found, reason), ONLY_BY_A_WORKER)
-    return Applied(named, "changed", found.differences, again)
+    return Applied(named, "changed", found.differences, again, view.phase)
 
 
 async def _change(run: Run, found: Changes, reason: str) -> tuple[str, ...]:
@@ -191,7 +193,7 @@ def refusal(where: str, found: Changes) -> str:
     )
     texts = [text for text in whole if text]
     if not texts or _REPLICAS in texts:
-        anew = "cancel it, and submit the file anew: `holdfast cancel --wait`, `holdfast submit --again`"
+        anew = f"cancel it, and submit the file anew: `holdfast cancel {where} --wait`, `holdfast submit FILE --again`"
         texts.append(f"or {anew}" if texts else anew)
     return (
         f"{where} is not changed, since these fields cannot change while it exists:\n{listed(found.fixed)}\n"
@@ -221,6 +223,7 @@ def _document(applied: Applied) -> dict[str, Any]:
         "namespace": applied.named.namespace,
         "name": applied.named.name,
         "result": applied.result,
+        "phase": applied.phase.value if applied.phase is not None else None,
         "again": list(applied.again),
         "differences": [
             {
@@ -252,6 +255,8 @@ def recreated(components: Sequence[str], *, dry_run: bool = False) -> str:
 def text(applied: Applied, *, dry_run: bool) -> str:
     """Return what became of a workload, then the fields that differ, one a line."""
     result = f"would be {applied.result}" if dry_run and applied.result != "unchanged" else applied.result
-    again = f": {recreated(applied.again, dry_run=dry_run)}" if applied.again else ""
-    head = f"{applied.named.namespace}/{applied.named.name} {result}{again}"
+    what = f": {recreated(applied.again, dry_run=dry_run)}" if applied.again else ""
+    if applied.result == "unchanged" and applied.phase is not None and applied.phase.ended:
+        what = f": it has ended ({applied.phase.value}); `holdfast submit FILE --again` runs it once more"
+    head = f"{applied.named.namespace}/{applied.named.name} {result}{what}"
     return "\n".join([head, *([listed(applied.differences)] if applied.differences else [])])

@@ -281,13 +281,16 @@ async def test_E3_apply_submits_changes_and_says_what_differs(space: Space, tmp_
     refused = await run(site, "apply", larger, "-n", namespace)
     assert refused.code == 2
     assert "components[0-job-train].podSets[0].replicas: 2 → 4" in refused.errors
-    assert "holdfast cancel --wait" in refused.errors
+    assert f"`holdfast cancel {name} --wait`, `holdfast submit FILE --again`" in refused.errors
     assert await images() == {"example.com/train:2"}, "nothing of it is changed"
 
     await command(site, "cancel", name, "--wait")
     ended = await run(site, "apply", larger, "-n", namespace)
     assert ended.code == 2
-    assert "has ended and differs from its file: `holdfast submit --again`" in ended.errors
+    assert "has ended and differs from its file: `holdfast submit FILE --again`" in ended.errors
+    same = file("2", failureGracePeriodDuration="7s", retryLimit="5")
+    told = await command(site, "apply", same, "-n", namespace)
+    assert told == f"{name} unchanged: it has ended (Cancelled); `holdfast submit FILE --again` runs it once more\n"
 
 
 @ROW("E4", level="e2e")
