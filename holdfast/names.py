@@ -397,6 +397,11 @@ def parse_workflow_id(workflow_id: str) -> tuple[str, str, str]:
     return parts[1], parts[2], parts[-1]
 
 
+def name_of(workflow_id: str) -> str:
+    """Return a workload's `<namespace>/[<kind>/]<name>`, as commands take it, from its workflow id."""
+    return workflow_id.split("/", 2)[2]
+
+
 def watch_workflow_id(cluster: str) -> str:
     """Return the id of the workflow that keeps a cluster's watch alive."""
     return f"cluster-watch/{cluster}"

@@ -520,9 +520,10 @@ class Run:
             if view.closed or (view.phase.ended and not through_ends):
                 raise EndedFirst(self._where, view.phase, view.status.message)
             if view.status.reason is Reason.HELD and not through_holds:
+                name = names.name_of(self.workflow_id)
                 raise HoldfastError(
-                    f"{self._where} is held until a person decides: {view.status.message}; `holdfast retry` removes "
-                    "what is there and begins a new attempt, `holdfast cancel` removes it and ends"
+                    f"{self._where} is held until a person decides: {view.status.message}; `holdfast retry {name}` "
+                    f"removes what is there and begins a new attempt, `holdfast cancel {name}` removes it and ends"
                 )
         raise AssertionError("a watch ends only with a closed workflow")
 

@@ -209,7 +209,7 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
         if phases and now not in {*phases, *_SETTLED}:
             raise HoldfastError(
                 f"{description.id} has been revived meanwhile and is {now}: nothing was submitted, and it was not "
-                "cancelled; `holdfast cancel` ends it"
+                f"cancelled; `holdfast cancel {names.name_of(description.id)}` ends it"
             )
         if time.monotonic() - begun >= MAKING_WAY.total_seconds():
             raise HoldfastError(await _unmoved(client, seen, str(now)))
@@ -219,7 +219,6 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
 
 async def _unmoved(client: Client, description: WorkflowExecutionDescription, phase: str) -> str:
     """Return a message that says what the end of an earlier submission waits for."""
-    _, namespace, name = names.parse_workflow_id(description.id)
     now, under_way = datetime.now(UTC), await activities_of(description)
     sentences = [sentence for activity in under_way if (sentence := activity.sentence(now))]
     if sentences:
@@ -231,5 +230,5 @@ async def _unmoved(client: Client, description: WorkflowExecutionDescription, ph
         why = "its workflow has not begun to" if found.served else f"no worker answers: {found.sentence(now)}"
     return (
         f"{description.id} is {phase} and is still being removed after {format_duration(MAKING_WAY)}: {why}. Nothing "
-        f"was submitted; `holdfast explain {namespace}/{name}` says what it waits for: submit again once it is gone"
+        f"was submitted; `holdfast explain {names.name_of(description.id)}` says what it waits for: submit again once it is gone"
     )

@@ -314,3 +314,25 @@ async def test_one_that_has_ended_and_is_kept_is_not_begun_by_submitting_it(phas
     found = await submission._present(temporal, PLACE, workload, again=False)
     assert found is not None, "its graph is continued"
     assert found.uid == "u"
+
+
+async def test_what_was_revived_meanwhile_is_named_as_commands_take_it() -> None:
+    async def memo() -> dict[str, Any]:
+        return {names.MEMO_UID: "u"}
+
+    def described(phase: Phase) -> Any:
+        shown = SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_PHASE), phase.value)
+        columns = TypedSearchAttributes([shown])
+        run = {"id": "workload/dev/research/jobset/train", "run_id": "r", "memo": memo}
+        return SimpleNamespace(**run, status=RUNNING, typed_search_attributes=columns)
+
+    async def describe(**_: Any) -> Any:
+        return described(Phase.RUNNING)
+
+    async def signal(*_: Any, **__: Any) -> None:
+        return None
+
+    handle = SimpleNamespace(describe=describe, signal=signal)
+    temporal: Any = SimpleNamespace(get_workflow_handle=lambda *_, **__: handle)
+    with pytest.raises(HoldfastError, match="revived meanwhile .* `holdfast cancel research/jobset/train` ends it"):
+        await submission.make_way(temporal, PLACE, submission.InTheWay(described(Phase.FAILED), (Phase.FAILED,)))

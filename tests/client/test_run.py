@@ -135,7 +135,8 @@ async def test_whoever_waits_is_told_that_a_workload_is_held_and_what_a_person_c
         back = Observation(workload_uid=run.uid, attempt=1, owner_uid="", at=datetime.now(UTC), revision=1000)
         await run.handle.signal(names.SIGNAL_OBSERVE, back)
         await run.until(lambda status: status.reason is Reason.HELD, through_holds=True)
-        with pytest.raises(HoldfastError, match=r"is held until a person decides: .*restored.*`holdfast retry`"):
+        said = f"is held until a person decides: .*restored.*`holdfast retry research/{workload.name}`"
+        with pytest.raises(HoldfastError, match=said):
             await run.resume(wait=True)
         again = await run.retry(wait=True)
         assert (await again.status()).status.attempt == 2

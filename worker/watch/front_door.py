@@ -343,7 +343,7 @@ class FrontDoor:
             earlier = created is not None and found.start_time < created - _APART
             return Run(uid=found.raw_info.first_run_id if earlier else "", running=False, word=word_for(found))
         uid = str(memo.get(names.MEMO_UID) or found.raw_info.first_run_id or "")
-        return Run(uid=uid, running=running, word=word_for(found))
+        return Run(uid=uid, running=running, word=word_for(found), name=names.name_of(self._workflow_id(item)))
 
     async def _begun(self, item: Seen, *, again: bool) -> bool:
         """Start the workflow of a resource; return false if Temporal already knows its workflow id."""

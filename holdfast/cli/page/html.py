@@ -10,6 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from holdfast import names
 from holdfast.cli.common import gang_text
 from holdfast.cli.common.render import age, ended_outside, listed_phase, phase_word
 from holdfast.cli.entities.node_text import state_of
@@ -94,7 +95,7 @@ def _members(told: GangStatus) -> list[tuple[str, str]]:
 def _place(of: Summary | QueueLine) -> str:
     """Return a workload's page, by what follows the cluster in its id: its kind, too, if it stands there (row F7)."""
     workflow_id = of.workflow_id if isinstance(of, Summary) else of.workload
-    return workflow_id.split("/", 2)[2] if workflow_id else f"{of.namespace}/{of.name}"
+    return names.name_of(workflow_id) if workflow_id else f"{of.namespace}/{of.name}"
 
 
 _FILTERS: Final = {

@@ -36,6 +36,8 @@ class Run:
     running: bool
     word: str = "Running"
     """Temporal's name for the status of the run."""
+    name: str = ""
+    """The workload as commands take it."""
 
 
 class Act(StrEnum):
@@ -92,8 +94,8 @@ def judge(resource: Resource, run: Run | None, *, remains: bool = False) -> Verd
     if own or not run.uid:
         return Verdict(Act.HOLD, f"its workflow is {run.word}. {_AGAIN}")
     if run.running:
-        why = f"its workflow id is taken by the workload with uid {run.uid}, which is there: `holdfast cancel` ends it"
-        return Verdict(Act.HOLD, why, Reason.BLOCKED)
+        taken = f"its workflow id is taken by the workload with uid {run.uid}, which is there"
+        return Verdict(Act.HOLD, f"{taken}: `holdfast cancel {run.name}` ends it", Reason.BLOCKED)
     if resource.shown is None:
         return Verdict(Act.BEGIN)
     return Verdict(Act.HOLD, f"its workflow id was taken by the workload with uid {run.uid}. {_AGAIN}")

@@ -15,7 +15,7 @@ ROW = pytest.mark.row
 OWN, LIVING = Run("u", running=True), "still there"
 TERMINATED = Run("u", running=False, word="Terminated")
 COMPLETED = Run("u", running=False, word="Completed")
-ANOTHER = Run("v", running=True)
+ANOTHER = Run("v", running=True, name="team/jobset/train")
 ANOTHERS_END = Run("v", running=False, word="Completed")
 UNREADABLE = Run("", running=False, word="Terminated")
 NEW, CLAIMED = Resource("u"), Resource("u", life="u", held=True)
@@ -34,7 +34,7 @@ def deleted(resource: Resource) -> Resource:
 TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
     ("applied just now", NEW, None, Act.BEGIN, ""),
     ("applied under the name of one that has ended", NEW, ANOTHERS_END, Act.BEGIN, ""),
-    ("applied under the name of one that is there", NEW, ANOTHER, Act.HOLD, "taken by the workload with uid v"),
+    ("applied under the name of one that is there", NEW, ANOTHER, Act.HOLD, "`holdfast cancel team/jobset/train` ends it"),
     ("marked, and the worker died", CLAIMED, None, Act.BEGIN, ""),
     ("begun, and the worker died", CLAIMED, OWN, Act.LEAVE, ""),
     ("begun, and its workflow ended before it said anything", CLAIMED, TERMINATED, Act.HOLD, "is Terminated"),
