@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import socket
+import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from holdfast import names
 from holdfast.cli.app import app
 from holdfast.cli.cluster.doctor import text as doctor_text
-from holdfast.cli.common.options import chosen
+from holdfast.cli.common.options import Output, chosen
+from holdfast.cli.workloads.submit import _begin  # pyright: ignore[reportPrivateUsage] - without its files
+from holdfast.client import Run
 from holdfast.client.views import StatusView
 from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
 from holdfast.formats import read
@@ -374,6 +380,76 @@ def test_E3_apply_says_what_became_of_each_whatever_becomes_of_a_look_at_one(
     }
     assert one.submitted == ["a", "b"]
     assert ("error" in found.get("lost", {})) is (code == 3)
+
+
+class Submitting:
+    """A session that begins all; `meanwhile` is called as the second one begins."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self.begun, self._meanwhile = list[str](), meanwhile
+
+    async def submit(self, wanted: Workload, *, again: bool) -> Run:
+        if len(self.begun) == 1:
+            self._meanwhile()
+        self.begun.append(wanted.name)
+        return Run(cast("Any", None), cast("Any", None), wanted.workflow_id, "u", "r")
+
+
+def three() -> list[Workload]:
+    return [read(JOB.read_text(), cluster="dev", name=name)[0] for name in ("a", "b", "c")]
+
+
+@pytest.mark.row("D60", level="pure")
+@pytest.mark.parametrize("output", [Output.TABLE, Output.JSON])
+def test_D60_all_are_begun_also_if_nobody_reads_any_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output: Output
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("\n---\n".join(JOB.read_text().replace("name: sample-job", f"name: {each}") for each in "abc"))
+    reader, writer = os.pipe()
+    one = Submitting(lambda: os.close(reader))
+
+    @asynccontextmanager
+    async def session(*_: Any) -> AsyncGenerator[Submitting]:
+        yield one
+
+    async def refuse_closed(*_: Any) -> None:
+        return None
+
+    async def attended(_run: Run, work: Awaitable[None], _then: str) -> None:
+        await work
+
+    for name, replaced in {"session": session, "refuse_closed": refuse_closed, "attended": attended}.items():
+        monkeypatch.setattr(f"holdfast.cli.workloads.submit.{name}", replaced)
+    with os.fdopen(writer, "w") as printed:  # As at the end of Python, what is left is written: without an error.
+        monkeypatch.setattr(sys, "stdout", printed)
+        with pytest.raises(SystemExit) as ended:
+            get_command(app).main(["submit", str(file), "-o", output.value], prog_name="holdfast")
+        monkeypatch.undo()
+    assert ended.value.code == 0
+    assert one.begun == ["a", "b", "c"]
+
+
+@pytest.mark.row("D60", level="pure")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (HoldfastError("no"), "begun: default/a; not begun: default/b, default/c; refused: default/b\n"),
+        (asyncio.CancelledError(), "begun: default/a; not begun: default/c; not known: default/b\n"),
+        (RuntimeError("no"), "begun: default/a; not begun: default/c; not known: default/b\n"),
+    ],
+    ids=["refused", "Ctrl-C", "a fault"],
+)
+async def test_D60_what_was_begun_is_said_whatever_ends_a_submission(
+    error: BaseException, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    one = Submitting(fail)
+    with pytest.raises(type(error)):
+        await _begin(cast("Any", one), [], three(), again=False, output=Output.TABLE)
+    assert capsys.readouterr().err == said
 
 
 class There:

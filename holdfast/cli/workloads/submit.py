@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -106,6 +109,7 @@ def submit(
             if not watch:
                 for one in begun[-1:]:  # One is enough: all wait for the same workers.
                     await attended(one, asyncio.sleep(0), BEGUN)
+                _flush()
                 return True
             from holdfast.cli.workloads.watch import follow_all
 
@@ -120,7 +124,8 @@ async def _begin(
 ) -> list[Run | GraphRun]:
     """Begin all, and print each as it begins; on an error, print what was begun and what was not (row D60).
 
-    As JSON and YAML, everything that was begun is one document, even on an error.
+    As JSON and YAML, everything that was begun is one document, even on an error. All are begun also if nobody reads
+    what is printed any more, as behind `head`.
     """
     documents: list[dict[str, str]] = []
     runs: list[Run | GraphRun] = []
@@ -130,7 +135,8 @@ async def _begin(
     def told(document: dict[str, str], line: str) -> None:
         documents.append(document)
         if output is Output.TABLE:
-            typer.echo(line)
+            with suppress(BrokenPipeError):
+                typer.echo(line)
 
     try:
         for one in graphs:
@@ -141,18 +147,33 @@ async def _begin(
             run = await holdfast.submit(workload, again=again)
             runs.append(run)
             told(_document(run), f"{run.namespace}/{run.name}  {run.workflow_id}")
-    except HoldfastError:
+    except BaseException as error:  # Of Ctrl-C, too.
         if len(named) > 1:
-            done, failed, left = named[: len(documents)], named[len(documents)], named[len(documents) + 1 :]
-            typer.echo(
-                f"begun: {', '.join(done) or 'nothing'}; not begun: {', '.join([failed, *left])}; refused: {failed}",
-                err=True,
-            )
+            count, outcome = len(documents), "not known"
+            done, tried, left = named[:count], named[count : count + 1], named[count + 1 :]
+            if isinstance(error, HoldfastError):
+                outcome, left = "refused", tried + left
+            typer.echo(f"begun: {_listed(done)}; not begun: {_listed(left)}; {outcome}: {_listed(tried)}", err=True)
         raise
     finally:
         if output is not Output.TABLE and documents:
-            emit(documents, output, str)
+            with suppress(BrokenPipeError):
+                emit(documents, output, str)
     return runs
+
+
+def _listed(named: list[str]) -> str:
+    return ", ".join(named) or "nothing"
+
+
+def _flush() -> None:
+    """Have what is printed written; if nobody reads it any more, Python must not fail at that when it ends."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def configure(
