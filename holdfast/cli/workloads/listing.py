@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from holdfast.cli.common import complete, kubectl, screen
-from holdfast.cli.common.options import HERE, AllNamespaces, Columns, Namespace, Place, WideFormat, grouped, session
+from holdfast.cli.common.options import AllNamespaces, Columns, Namespace, Place, WideFormat, grouped, session
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.silence import READ, warn
 
@@ -73,6 +73,23 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Everywhere(Place):
+    """Identifies the Temporal that a list is of, and the cluster if it is of one alone."""
+
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            help="Only of this cluster. Default: of all; of `kubectl holdfast`: that of its context.",
+            show_default=False,
+        ),
+    ] = None
+
+
+_ALL: Final = Everywhere()
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The workloads that match, sorted, and what could not be shown."""
 
@@ -127,7 +144,7 @@ def list_(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Then print a line for each change, until Ctrl-C.")
     ] = False,
-    place: Place = HERE,
+    place: Everywhere = _ALL,
     output: WideFormat = Columns.TABLE,
 ) -> None:
     """List workloads, youngest first."""

@@ -28,7 +28,7 @@ from holdfast.cli.common.options import (
 from holdfast.cli.common.output import emit, say
 from holdfast.cli.common.several import Names, ask_each, emit_all, leave, named_by, say_error
 from holdfast.cli.common.silence import READ
-from holdfast.cli.workloads.listing import Selection, list_
+from holdfast.cli.workloads.listing import Everywhere, Selection, list_
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -86,7 +86,8 @@ def get(
     if names:
         status(names, namespace, place, columns)
     else:
-        list_(Selection(), namespace=namespace, everywhere=everywhere, place=place, output=columns)
+        everything = Everywhere(place.cluster, place.address, place.temporal_namespace)
+        list_(Selection(), namespace=namespace, everywhere=everywhere, place=everything, output=columns)
 
 
 def explain(

@@ -55,6 +55,16 @@ def test_E6_help_lists_the_keys_of_set(command: str) -> None:
 
 
 @pytest.mark.row("E6", level="pure")
+def test_E6_the_help_of_list_says_that_it_is_of_all_clusters() -> None:
+    explain, listed = (
+        " ".join(run(command, "--help").stdout.replace("│", " ").split()) for command in ("explain", "list")
+    )
+    assert "The cluster. Default: $HOLDFAST_CLUSTER." in explain
+    assert "Only of this cluster. Default: of all" in listed
+    assert "HOLDFAST_CLUSTER" not in listed
+
+
+@pytest.mark.row("E6", level="pure")
 def test_E6_the_version_is_one_line() -> None:
     assert run("--version").stdout == f"holdfast {holdfast.__version__}\n"
 
