@@ -13,6 +13,8 @@ from holdfast.activities.kube.errors import Forbidden
 from holdfast.cli.cluster import checks
 from holdfast.cli.cluster.checks import Check
 from holdfast.cli.cluster.doctor import text
+from holdfast.errors import HoldfastError
+from holdfast.worker.runtime.settings import load
 
 ROW = pytest.mark.row
 NUMBERS = {
@@ -113,3 +115,16 @@ def test_X12_a_namespace_that_enforces_no_pod_security_is_warned_of(labels: dict
 def test_a_namespace_in_which_no_account_has_opted_in_is_not_ok() -> None:
     check = checks.namespace({"name": "team"}, [])
     assert (check.good, check.warns, check.remedy) == (False, False, "holdfast namespace enable team")
+
+
+@ROW("E7", level="pure")
+async def test_E7_what_begins_a_worker_for_the_provisioner_works_as_it_is_printed():
+    async def status() -> Any:
+        raise HoldfastError("no worker answers")
+
+    session: Any = SimpleNamespace(provisioner=lambda _: SimpleNamespace(status=status))
+    (found,) = await checks._provisioner(session, "dev")
+    command = found.remedy.split("`")[1]
+    assert command == "holdfast worker --roles workflows,wait --cluster dev"
+    options = command.split()
+    load({"roles": options[options.index("--roles") + 1], "cluster": options[options.index("--cluster") + 1]})

@@ -338,7 +338,7 @@ async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     except NotReachable:
         raise
     except HoldfastError as error:
-        return [Check("provisioner", False, str(error), how_to_serve("workflows,wait"))]
+        return [Check("provisioner", False, str(error), how_to_serve("workflows,wait", cluster))]
     checks = [Check("provisioner", found.good and not told.away, f"{found.found}; {told.message}", found.remedy)]
     if told.away and found.good:
         away = "; ".join(f"{service}: {one.why}" for service, one in sorted(told.away.items()))
