@@ -131,7 +131,10 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
                 state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
             if state.attempt is not None and state.attempt.stage in LIVE and state.attempt.parking is None:
                 state = edit(state, preempted_at=None)  # Nothing has been stopped: there is no eviction to measure.
-            return cause(state, Reason.RESUMED, with_note("resume was asked for", note), now)
+            what = "resume was asked for"
+            if not intent.suspend or state.outcome is not None:
+                what += ", but it is not suspended: there is nothing to resume"
+            return cause(state, Reason.RESUMED, with_note(what, note), now)
         case Cancelled(note, reason, phases):
             if intent.cancel:
                 return state

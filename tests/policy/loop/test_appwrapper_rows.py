@@ -12,7 +12,20 @@ from holdfast import names
 from holdfast.activities.facts.objects import object_facts
 from holdfast.activities.facts.pods import pod_facts
 from holdfast.activities.facts.snapshot import summarize
-from holdfast.model import ConditionType, Limits, Observation, OperationKind, Phase, Reason, Stage, State, Workload
+from holdfast.model import (
+    Action,
+    ActionKind,
+    ConditionType,
+    Limits,
+    Observation,
+    OperationKind,
+    Phase,
+    Policy,
+    Reason,
+    Stage,
+    State,
+    Workload,
+)
 from holdfast.model.calls.cluster import planned
 from holdfast.policy.status.explain import explain_of
 from holdfast.policy.status.report import conditions, events_of
@@ -658,6 +671,16 @@ def test_retry_of_a_healthy_workload_changes_nothing_but_says_so():
     life = Life().runs().tell(Retried())
     assert life.state.phase is Phase.RUNNING
     assert life.state.causes[-1].reason is Reason.RETRY_REQUESTED
+
+
+@pytest.mark.parametrize("note", ["", "the queue is free"])
+def test_resume_of_what_is_not_suspended_changes_nothing_but_says_so(note: str):
+    nothing = "resume was asked for, but it is not suspended: there is nothing to resume"
+    fails = workload(policy=Policy(default=Action(kind=ActionKind.FAIL)))
+    failed = Life(spec=fails).runs().sees(failed=1).after(minutes=1)
+    for life, phase in ((Life().runs(), Phase.RUNNING), (failed, Phase.FAILED)):
+        assert life.tell(Resumed(note)).state.phase is phase
+        assert life.state.causes[-1].message == (f"{nothing}: {note}" if note else nothing)
 
 
 def test_a_podless_workload_succeeds_once_its_objects_exist():
