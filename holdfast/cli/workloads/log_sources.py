@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
-from holdfast.model import Evidence, Failure, Phase, Status
+from holdfast.model import Evidence, Failure, Phase, Reason, Status
 from holdfast.model.life.history import History, PastAttempt
 from holdfast.model.words import shortened
 
@@ -203,6 +203,10 @@ def absent(status: Status, attempt: int, server: str, evidence: Evidence | None 
     name = f"{status.namespace}/{status.name}"
     if attempt >= status.attempt and status.phase in {Phase.PENDING, Phase.RESUMING}:
         return f"{name}: attempt {attempt} has no pods yet: {status.message or status.reason}"
+    if not status.attempt:
+        return f"{name}: there are no logs: no attempt of it has begun: {status.message or status.reason}"
+    if attempt >= status.attempt and status.reason is Reason.REFUSED and evidence is None:
+        return f"{name}: attempt {attempt} has no logs: it was refused: {status.message or status.reason}"
     return (
         f"{name}: no pod of attempt {attempt} is left at {server}, and its logs went with its pods: "
         f"{evidence.sentence() if evidence is not None else 'no evidence of it was kept'}; "

@@ -136,6 +136,23 @@ def test_E2_pods_that_are_gone_differ_from_pods_to_come() -> None:
     assert "no evidence is kept: the store does not answer" in absent(status(attempt=2), 1, "https://here", why)
 
 
+@pytest.mark.parametrize("phase", [Phase.SUSPENDED, Phase.CANCELLED, Phase.FAILED])
+def test_E2_what_never_began_has_lost_no_logs(phase: Phase) -> None:
+    never = status(phase=phase, attempt=0, message="its deletion was asked for")
+    said = "research/train-llm: there are no logs: no attempt of it has begun: its deletion was asked for"
+    assert absent(never, 1, "https://here") == said
+
+
+def test_E2_an_attempt_that_was_refused_has_lost_no_logs_and_those_before_it_have() -> None:
+    refused = status(phase=Phase.FAILED, reason=Reason.REFUSED, attempt=2, message="pods are forbidden")
+    assert absent(refused, 2, "https://here") == (
+        "research/train-llm: attempt 2 has no logs: it was refused: pods are forbidden"
+    )
+    assert "its logs went with its pods" in absent(refused, 1, "https://here")
+    why = Evidence(problem="the store does not answer")
+    assert "its logs went with its pods" in absent(refused, 2, "https://here", why), "it had pods"
+
+
 def failure(**changes: Any) -> Failure:
     fields: dict[str, Any] = {"cls": FailureClass.APP, "scope": Scope.MEMBER, "reason": "Error", "time": NOW}
     return Failure.model_validate({**fields, "subject": "train-x", "exit_code": 7, **changes})
