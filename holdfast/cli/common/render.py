@@ -25,7 +25,7 @@ from holdfast.model import (
     format_duration,
 )
 from holdfast.model.quantity import format_bytes
-from holdfast.model.words import counted
+from holdfast.model.words import counted, with_note
 
 _LABEL: Final = 11
 UNVERIFIED: Final = "unverified (submitted through Temporal)"
@@ -157,9 +157,10 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     """Return the status of a workload; a wide one has all conditions, and counts that others imply."""
     told, amiss = view.status, abnormal(view.status)
     reason = amiss[0].reason if amiss else told.reason
+    because = f" ({reason.value})" if reason.value != told.phase.value else ""
     lines = [
         *_stale(view),
-        f"{told.name}  {phase_word(told)} ({reason.value})  {_budget(told.budgets)}".rstrip(),
+        f"{told.name}  {phase_word(told)}{because}  {_budget(told.budgets)}".rstrip(),
         _labelled("where", f"ns {told.namespace} on cluster {told.cluster}, uid {told.uid or '-'}"),
         _labelled("since", f"{_clock(told.since, now)} ({ago(told.since, now)})"),
     ]
@@ -193,12 +194,11 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
 
 
 def _condition(condition: Condition, told: Status) -> str:
-    """Return a condition with its reason, unless that is only the phase's, and with its message."""
-    mark = "yes" if condition.status else "no"
+    """Return a condition with its reason, unless that is only the phase's, and with its message; each fact once."""
+    mark, said = "yes" if condition.status else "no", condition.message.removeprefix(f"{condition.reason.value}: ")
     own = condition.type not in _PHASES_REASON or condition.reason not in {told.reason, Reason.SUBMITTED}
-    reason = f" ({condition.reason.value})" if own else ""
-    note = f": {condition.message}" if condition.message else ""
-    return f"{condition.type.value} {mark}{reason}{note}"
+    reason = f" ({condition.reason.value})" if own and condition.reason.value not in said else ""
+    return with_note(f"{condition.type.value} {mark}{reason}", said)
 
 
 def submitter(by: str) -> str:

@@ -69,6 +69,10 @@ def _unhealthy() -> Life:
     return Life().runs().sees(running=1, failed=1)
 
 
+def _insufficient() -> Life:
+    return Life().runs().sees(running=1, pending=1)
+
+
 def _resetting() -> Life:
     life = _unhealthy()
     life.hold = {OperationKind.REMOVE}
@@ -240,6 +244,8 @@ SCREENS: Final[Mapping[str, Callable[[], str]]] = {
     "status-starting": lambda: _status(_starting()),
     "status-unhealthy": lambda: _status(_unhealthy()),
     "status-unhealthy-wide": lambda: _status(_unhealthy(), wide=True),
+    "status-insufficient": lambda: _status(_insufficient()),
+    "status-resetting": lambda: _status(_resetting()),
     "status-refused": lambda: _status(_refused()),
     "status-gang": _in_a_gang,
     "explain-starting": lambda: _explained(_starting()),

@@ -301,6 +301,23 @@ def test_E7_history_calls_the_first_start_starting_as_the_status_does() -> None:
     assert [line.split()[3] for line in told] == ["Starting", "Resuming", "Resuming"]
 
 
+@pytest.mark.row("E7", level="pure")
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("InsufficientPodsReady: 1 of 2 pods do not run", " (InsufficientPodsReady): 1 of 2 pods do not run"),
+        ("train: InsufficientPodsReady on node-7", ": train: InsufficientPodsReady on node-7"),
+        ("train-0 exited 1 on node-7", " (InsufficientPodsReady): train-0 exited 1 on node-7"),
+    ],
+)
+def test_E7_a_condition_says_its_reason_once(message: str, said: str) -> None:
+    unhealthy = Condition(
+        type=ConditionType.UNHEALTHY, status=True, reason=Reason.INSUFFICIENT_PODS_READY, message=message
+    )
+    told = StatusView(status=status(conditions=(unhealthy,)), fresh=True)
+    assert f"           Unhealthy yes{said}\n" in f"{render.status(told, NOW)}\n"
+
+
 def test_watch_tells_each_cause_and_transition_once() -> None:
     seen = Seen()
     first = status(causes=(cause("attempt 1 runs", 0),), causes_total=1)
