@@ -14,6 +14,7 @@ from holdfast.cli.cluster import checks
 from holdfast.cli.cluster.checks import Check
 from holdfast.cli.cluster.doctor import text
 from holdfast.errors import HoldfastError
+from holdfast.policy.nodes import provisioner_status
 from holdfast.worker.runtime.settings import load
 
 ROW = pytest.mark.row
@@ -128,3 +129,23 @@ async def test_E7_what_begins_a_worker_for_the_provisioner_works_as_it_is_printe
     assert command == "holdfast worker --roles workflows,wait --cluster dev"
     options = command.split()
     load({"roles": options[options.index("--roles") + 1], "cluster": options[options.index("--cluster") + 1]})
+
+
+@ROW("E7", level="pure")
+@pytest.mark.parametrize(("nodes", "said"), [(1, "1 silent node is not off"), (2, "2 silent nodes are not off")])
+async def test_E7_a_silent_node_is_counted_in_words(monkeypatch: pytest.MonkeyPatch, nodes: int, said: str):
+    async def status() -> Any:
+        return SimpleNamespace(away={}, message="nothing waits")
+
+    async def check() -> Any:
+        return Check("", True, "it answers")
+
+    async def node_book(_: str) -> Any:
+        return object()
+
+    waiting = {f"node-{number}": "it is asked for again" for number in range(nodes)}
+    monkeypatch.setattr(provisioner_status, "unfenced", lambda *_: waiting)
+    provisioner = SimpleNamespace(status=status, check=check)
+    session: Any = SimpleNamespace(provisioner=lambda _: provisioner, node_book=node_book)
+    _, found = await checks._provisioner(session, "dev")
+    assert found.found.startswith(f"{said} yet, and workloads wait for that: node-0 (it is asked for again)")

@@ -183,6 +183,7 @@ async def evidence(cluster: str | None) -> AsyncIterator[Check]:
 
 async def store(cluster: str | None) -> AsyncIterator[Check]:
     """Check the store of data sets, if this machine has a worker's settings for one (row L14)."""
+    from holdfast.model.words import counted
     from holdfast.worker.data import NoClient, opened
     from holdfast.worker.runtime.settings import SettingsError, load
 
@@ -201,7 +202,7 @@ async def store(cluster: str | None) -> AsyncIterator[Check]:
     remedy = "mount the shared file system there, or let this account write to it"
     yield Check("data directory", not unusable, unusable or "can be written", remedy if unusable else "")
     if old := data.cache.outdated():
-        found = f"{old} data sets lie as earlier releases put them, and are not used any more"
+        found = f"{counted(old, 'data set is', 'data sets are')} laid out as by earlier releases, and not used any more"
         remedy = "once no pod of an attempt from before the upgrade runs: rm -r their folders, of 64 hexadecimal digits"
         yield Check("data sets", False, found, remedy)
 
@@ -326,6 +327,7 @@ async def _served(
 async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     """Check the provisioning service through a worker, which alone must reach it, and whether nodes wait for it."""
     from holdfast.client.entities.provisioner import NoProvisioner
+    from holdfast.model.words import counted
     from holdfast.policy.nodes.provisioner_status import unfenced
     from holdfast.worker.runtime.pollers import how_to_serve
 
@@ -349,7 +351,8 @@ async def _provisioner(session: Holdfast, cluster: str) -> list[Check]:
     if fencing:
         which = ", ".join(f"{node} ({why})" for node, why in list(fencing.items())[:3])
         remedy = "bring the service back, or cut the power by hand: holdfast node fenced NODE --reason WHY"
-        found_text = f"{len(fencing)} silent nodes are not off yet, and their workloads wait: {which}"
+        silent = counted(len(fencing), "silent node is", "silent nodes are")
+        found_text = f"{silent} not off yet, and workloads wait for that: {which}"
         checks.append(Check("fencing", False, found_text, remedy))
     return checks
 

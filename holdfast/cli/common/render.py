@@ -40,10 +40,9 @@ def explanation(view: ExplanationView, now: datetime) -> str:
     """Return an explanation for a person woken at night (ux.md): why, now, next."""
     told = view.explanation
     arrow = f" → {told.next_attempt}" if told.next_attempt is not None else ""
+    attempt = f"  attempt {told.attempt}{arrow}" if told.attempt else ""
     lines = _stale(view)
-    lines.append(
-        f"{told.name}  {phase_word(told)}  attempt {told.attempt}{arrow}      {_budget(told.budgets)}".rstrip()
-    )
+    lines.append(f"{told.name}  {phase_word(told)}{attempt}      {_budget(told.budgets)}".rstrip())
     lines.append(_sentences("why", told.why))
     if told.now != told.why:
         lines.append(_sentences("now", told.now))
@@ -168,13 +167,15 @@ def status(view: StatusView, now: datetime, *, wide: bool = False) -> str:
     if told.message and not amiss:
         lines.append(_sentences("message", told.message))
     counts = f", restarts {told.restarts}, executions {told.executions}" if wide else ""
-    lines.append(_labelled("attempt", f"{told.attempt}{counts}"))
+    lines.append(_labelled("attempt", f"{told.attempt or '-'}{counts}"))
     for one in told.data:
         text = f"{one.mount}: {counted(one.files, 'file')}, {format_bytes(one.bytes)}, version {one.digest}"
         lines.append(_labelled("data", text))
     if told.claims is not None:
         lines.append(_labelled("kept", told.claims.sentence()))
-    if told.pods != PodCounts():
+    # Of what was refused nothing was made, unless pods were seen.
+    unseen = PodCounts(expected=told.pods.expected if told.reason is Reason.REFUSED else 0)
+    if told.pods != unseen:
         lines.append(_labelled("pods", told.pods.sentence()))
     if told.steps:
         lines.append(_labelled("steps", told.steps))
@@ -221,7 +222,7 @@ def summaries(told: Sequence[Summary], now: datetime, *, wide: bool = False) -> 
             _kind(each.kind),
             listed_phase(each),
             each.reason,
-            str(each.attempt),
+            str(each.attempt or "-"),
             str(each.restarts),
             age(now - each.since),
             *((each.cluster,) if several else ()),

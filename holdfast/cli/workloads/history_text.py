@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.cli.common.render import phase_word, submitter
 from holdfast.cli.common.screen import table
-from holdfast.model import BudgetStatus, format_duration
+from holdfast.model import BudgetStatus, Cause, format_duration
 from holdfast.model.life.history import History
 from holdfast.model.life.ledger import Account, Bucket, Charge, Ledger
 from holdfast.model.words import counted
@@ -20,10 +20,7 @@ _CLOSED = {"ContinuedAsNew": "known until", "Terminated": "terminated", "TimedOu
 
 def history(life: History) -> str:
     """List the causes, oldest first, with gaps where causes are unknown; then the workload's state, and notes."""
-    rows = [
-        (cause.number, (instant(cause.time), str(cause.attempt), phase_word(cause), cause.reason.value, cause.message))
-        for cause in life.causes
-    ]
+    rows = [(cause.number, _row(cause)) for cause in life.causes]
     rows += [
         (gap.first, ("?", "", "", "", f"{_causes(gap.last - gap.first + 1)} not known: {gap.why}")) for gap in life.gaps
     ]
@@ -37,6 +34,10 @@ def history(life: History) -> str:
         ended = f"{_CLOSED.get(last.closed if last else '', 'over since')} {instant(known)} UTC"
     lines = [text, "", f"{life.name}  {', '.join(parts)}; {ended}", f"submitter: {submitter(life.by)}"]
     return "\n".join([*lines, *(f"note: {note}" for note in life.notes)])
+
+
+def _row(cause: Cause) -> tuple[str, ...]:
+    return (instant(cause.time), str(cause.attempt or "-"), phase_word(cause), cause.reason.value, cause.message)
 
 
 def ledger(told: Ledger) -> str:
@@ -115,7 +116,7 @@ def comparison(result: Comparison) -> str:
     rows = [
         (
             instant(point.at),
-            str(point.attempt),
+            str(point.attempt or "-"),
             point.verdict,
             point.real or "-",
             f"{point.other or '-'}: {point.note}" if point.note else point.other or "-",

@@ -227,7 +227,7 @@ async def test_L14_doctor_looks_at_the_store(store: Store, tmp_path: Path, monke
     (tmp_path / "cache" / ("d" * 64)).mkdir()
     *_, old = [one async for one in checks.store("dev")]
     assert not old.good
-    assert old.found == "1 data sets lie as earlier releases put them, and are not used any more"
+    assert old.found == "1 data set is laid out as by earlier releases, and not used any more"
     (tmp_path / "cache" / ("d" * 64)).rmdir()
     store.kill()
     first, _ = [one async for one in checks.store(None)]

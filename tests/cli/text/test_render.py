@@ -302,6 +302,27 @@ def test_E7_history_calls_the_first_start_starting_as_the_status_does() -> None:
 
 
 @pytest.mark.row("E7", level="pure")
+def test_E7_what_has_not_begun_is_of_no_attempt() -> None:
+    told = explanation(phase=Phase.PENDING, reason=Reason.QUEUED, attempt=0, next_attempt=None)
+    head = render.explanation(ExplanationView(explanation=told, fresh=True), NOW).splitlines()[0]
+    assert head == "train-llm  Pending      restarts 2 of 3"
+    queued = status(phase=Phase.PENDING, reason=Reason.QUEUED, attempt=0)
+    assert "\nattempt    -\n" in render.status(StatusView(status=queued, fresh=True), NOW)
+    began = NumberedCause(**cause("begun", 0).model_copy(update={"attempt": 0}).model_dump(), number=1, written=True)
+    row = history_text.history(life_read().model_copy(update={"causes": (began,), "gaps": ()})).splitlines()[1]
+    assert row.split()[2] == "-"
+
+
+@pytest.mark.row("E7", level="pure")
+def test_E7_of_what_was_refused_no_pods_are_told_unless_some_were_seen() -> None:
+    refused = status(phase=Phase.FAILED, reason=Reason.REFUSED, pods=PodCounts(expected=4))
+    seen = refused.model_copy(update={"pods": PodCounts(expected=4, terminating=1)})
+    nothing, some = (render.status(StatusView(status=one, fresh=True), NOW) for one in (refused, seen))
+    assert "pods  " not in nothing
+    assert "pods       0 of 4 pods running, 1 terminating" in some
+
+
+@pytest.mark.row("E7", level="pure")
 @pytest.mark.parametrize(
     ("message", "said"),
     [

@@ -159,7 +159,7 @@ async def test_L15_while_the_service_is_away_its_workload_waits_and_moves_once_i
         shown = await command(here.site, "node", "list", "--cluster", here.site.cluster)
         assert "Down, waiting for power-off" in shown
         doctor = await command(here.site, "doctor", "--cluster", here.site.cluster, expect=2)
-        assert "1 silent nodes are not off yet, and their workloads wait" in doctor
+        assert "1 silent node is not off yet, and workloads wait for that" in doctor
         assert "holdfast node fenced" in doctor
         status = await here.site.status(handle)
         assert (status.phase, status.attempt) == ("Running", 1)
