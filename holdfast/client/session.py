@@ -307,6 +307,8 @@ class Holdfast:
         cut = f" of the {READ_MAXIMUM:,} that Temporal lists first" if len(found) > READ_MAXIMUM else ""
         found = sorted(found[:READ_MAXIMUM], key=lambda one: one.since, reverse=True)
         notes = [f"Only the newest {limit} workloads{cut} are counted."] if len(found) > limit or cut else []
+        if queue and not found:
+            notes.append(await self._none_of(queue, within, namespace))
         turns = asyncio.Semaphore(_HISTORIES)
 
         async def of(one: Summary) -> Ledger | None:
@@ -346,6 +348,15 @@ class Holdfast:
         if not chosen:
             raise HoldfastError("which cluster? Set HOLDFAST_CLUSTER, or give --cluster (cluster=...)")
         return chosen
+
+    async def _none_of(self, queue: str, cluster: str, namespace: str | None) -> str:
+        """Say that a queue has no workload, and whether there is such a queue: a queue of Kueue's is not known here."""
+        from holdfast.model.life.ledger import some
+
+        where = f"cluster {cluster}" if namespace is None else f"cluster {cluster} in namespace {namespace}"
+        there = [one.name for one in await self.queues(cluster)]
+        none = f"no workload of queue {queue} on {where}"
+        return none if queue in there or not there else f"{none}; there is no such queue: expected {some(there)}"
 
     @cached_property
     def _queues(self) -> Directory:

@@ -70,6 +70,7 @@ def goodput(
         raise typer.BadParameter("expected with NAME", param_hint="--archive")
     if history and any(not one.endswith(".json") for one in history):
         raise typer.BadParameter("expected files with the ending .json", param_hint="--history")
+    cause = _cause(cause) if cause else cause
     from holdfast.cli.workloads import history_text as past_text
 
     if name is None and not history:
@@ -85,6 +86,17 @@ def goodput(
 
         account = together([one], node=node or "", cause=cause or "")
     emit(account.model_dump(mode="json"), output, lambda: past_text.account(account))
+
+
+def _cause(given: str) -> str:
+    """Return the cause that is meant: time has no other than these."""
+    from holdfast.model import FailureClass, Reason
+
+    known = {one.value.lower(): one.value for one in (*FailureClass, *Reason)}
+    if given.lower() not in known:
+        expected = f"expected a failure class ({', '.join(FailureClass)}), or the reason of a request"
+        raise typer.BadParameter(f"{given!r}: {expected}", param_hint="--cause")
+    return known[given.lower()]
 
 
 def _of_run(name: str, namespace: str | None, place: Place, archive: str | None) -> Ledger:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from holdfast.model.base import Time
 from holdfast.model.life.history import Exported
+from holdfast.model.words import counted
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NAMED: Final = 3
-"""How many workloads a note names."""
+"""How many workloads, nodes or queues a note names."""
 
 
 class Bucket(StrEnum):
@@ -133,7 +134,7 @@ class Ledger(Exported):
 
 
 def together(
-    ledgers: Iterable[Ledger], *, queue: str = "", node: str = "", cause: str = "", notes: tuple[str, ...] = ()
+    ledgers: Sequence[Ledger], *, queue: str = "", node: str = "", cause: str = "", notes: tuple[str, ...] = ()
 ) -> Account:
     """Return the account of several ledgers.
 
@@ -163,6 +164,10 @@ def together(
         )
         for note in ledger.notes:
             said.setdefault(note, []).append(f"{ledger.namespace}/{ledger.name}")
+    if node and ledgers and not any(one.node == node for ledger in ledgers for one in ledger.spans):
+        nodes = sorted({one.node for ledger in ledgers for one in ledger.spans if one.node})
+        others = f"nodes that have: {some(nodes)}" if nodes else "none has a node"
+        notes = (*notes, f"of {counted(len(ledgers), 'workload')}, no time has node {node}; {others}")
     total = totals(spans)
     shares.sort(key=lambda one: (-sum(one.milliseconds.values()), one.cluster, one.namespace, one.name))
     return Account(
@@ -173,11 +178,12 @@ def together(
         goodput=None if node or cause else goodput(total),
         charges=charges(spans),
         workloads=tuple(shares),
-        notes=(*notes, *(f"{_some(who)}: {note}" for note, who in said.items())),
+        notes=(*notes, *(f"{some(who)}: {note}" for note, who in said.items())),
     )
 
 
-def _some(who: list[str]) -> str:
+def some(who: Sequence[str]) -> str:
+    """Name the first of many, and count the others."""
     return ", ".join(who[:_NAMED]) + (f" and {len(who) - _NAMED} more" if len(who) > _NAMED else "")
 
 
@@ -207,5 +213,5 @@ def charges(spans: Iterable[Span]) -> tuple[Charge, ...]:
 
 def goodput(total: dict[Bucket, int]) -> float | None:
     """Return the productive share of the time that was neither queued nor suspended; None if there was no such time."""
-    counted = sum(total.values()) - total[Bucket.QUEUED] - total[Bucket.SUSPENDED]
-    return total[Bucket.PRODUCTIVE] / counted if counted else None
+    active = sum(total.values()) - total[Bucket.QUEUED] - total[Bucket.SUSPENDED]
+    return total[Bucket.PRODUCTIVE] / active if active else None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
 from holdfast.cli.workloads import history_text
+from holdfast.client import Holdfast, Summary
 from holdfast.model.life.ledger import Bucket, together
 from holdfast.past.ledger import end_of, ledger_of
 from tests.cli.test_commands import run
@@ -56,7 +60,50 @@ def test_what_a_node_cost_is_a_part_of_the_ledger() -> None:
     assert node["milliseconds"]["productive"] == 0
     assert node["goodput"] is None
     assert [one["name"] for one in node["workloads"]] == [whole["name"]]
-    assert other.stdout.splitlines()[0] == "node node-8: no time of any workload"
+    assert other.stdout.splitlines() == [
+        "node node-8: no time of any workload",
+        "note: of 1 workload, no time has node node-8; nodes that have: node-7",
+    ]
+    nowhere = run("goodput", *files("happy-path"), "--node", "node-8").stdout
+    assert nowhere.splitlines()[1:] == ["note: of 1 workload, no time has node node-8; none has a node"]
+
+
+def test_a_cause_is_read_in_any_case_and_one_that_no_time_has_is_refused() -> None:
+    exact, lower = (run("goodput", *files("node-down"), "--cause", one) for one in ("NodeLost", "nodelost"))
+    assert exact.exit_code == 0, exact.output
+    assert exact.stdout == lower.stdout
+    wrong = run("goodput", *files("node-down"), "--cause", "OOMKilled")
+    assert wrong.exit_code == 2
+    said = " ".join(wrong.output.replace("│", " ").split())
+    assert "--cause: 'OOMKilled': expected a failure class (App, NodeLost, " in said
+    assert "or the reason of a request" in said
+
+
+@pytest.mark.parametrize(
+    ("queue", "there", "said"),
+    [
+        ("gpus", ("cpus", "gpus"), "no workload of queue gpus on cluster dev"),
+        ("gpus", (), "no workload of queue gpus on cluster dev"),
+        (
+            "gpu",
+            ("a", "b", "c", "gpus"),
+            "no workload of queue gpu on cluster dev; there is no such queue: expected a, b, c and 1 more",
+        ),
+    ],
+)
+async def test_a_queue_that_no_workload_has_is_said_to_be_so(queue: str, there: tuple[str, ...], said: str) -> None:
+    class Empty(Holdfast):
+        async def list(self, **_: Any) -> AsyncIterator[Summary]:  # type: ignore[override]
+            for one in list[Summary]():
+                yield one
+
+        async def queues(self, cluster: str | None = None) -> Any:
+            return [SimpleNamespace(name=name) for name in there]
+
+    nobody: Any = None
+    told = await Empty(nobody, nobody, "dev").account(queue=queue)
+    assert told.notes == (said,)
+    assert history_text.account(told).splitlines() == [f"queue {queue}: no time of any workload", f"note: {said}"]
 
 
 async def test_workloads_together_have_the_sum_of_their_time_and_each_note_once() -> None:
