@@ -24,6 +24,8 @@ _NAMED: Final = 3
 """How many workloads whose workflow was ended from outside are named."""
 _AGAIN: Final = 2.0
 """Seconds between two readings of `--watch`."""
+_STARTING: Final = "Starting"
+"""The first start of a workload, which Kubernetes and Temporal know as Resuming."""
 
 
 class Sort(StrEnum):
@@ -58,7 +60,7 @@ class Selection:
     ] = None
 
     def terms(self) -> dict[str, Any]:
-        """Return the arguments with which `Holdfast.list` selects so.
+        """Return the arguments with which `select` selects so.
 
         Raises:
             typer.BadParameter: if there is no such phase, or the selector is not of the form that is read.
@@ -174,14 +176,20 @@ def add_to(app: typer.Typer, panel: str) -> None:
     app.command("list", rich_help_panel=panel)(grouped(list_))
 
 
-async def select(holdfast: Holdfast, sort: Sort, **terms: Any) -> Listing:
-    """Return the workloads that match, sorted; the terms are those of `Holdfast.list`."""
+async def select(holdfast: Holdfast, sort: Sort, *, phase: str | None = None, **terms: Any) -> Listing:
+    """Return the workloads that match, sorted; the terms are those of `Holdfast.list`, and the phase may be Starting."""
+    from holdfast.cli.common.render import phase_word
     from holdfast.client.session import READ_MAXIMUM
+    from holdfast.model import Phase
 
     foreign: list[str] = []
-    matching = holdfast.list(**terms, limit=READ_MAXIMUM + 1, foreign=foreign.append)
+    searched = Phase.RESUMING if phase == _STARTING else phase
+    matching = holdfast.list(phase=searched, **terms, limit=READ_MAXIMUM + 1, foreign=foreign.append)
     found = [each async for each in matching]
-    return Listing(ordered(found[:READ_MAXIMUM], sort), len(found) > READ_MAXIMUM, tuple(foreign))
+    cut, found = len(found) > READ_MAXIMUM, found[:READ_MAXIMUM]
+    if phase == _STARTING:
+        found = [each for each in found if phase_word(each) == phase]
+    return Listing(ordered(found, sort), cut, tuple(foreign))
 
 
 def ordered(found: Sequence[Summary], sort: Sort) -> tuple[Summary, ...]:
@@ -275,9 +283,7 @@ def _phase(given: str | None) -> str | None:
 
     if given is None:
         return None
-    if given.lower() == "starting":  # The first start is a Resuming that is shown so.
-        return Phase.RESUMING.value
-    for phase in Phase:
-        if phase.value.lower() == given.lower():
-            return phase.value
-    raise typer.BadParameter(f"{given!r}: expected one of Starting, {', '.join(Phase)}", param_hint="--phase")
+    for phase in (_STARTING, *Phase):
+        if phase.lower() == given.lower():
+            return str(phase)
+    raise typer.BadParameter(f"{given!r}: expected one of {_STARTING}, {', '.join(Phase)}", param_hint="--phase")

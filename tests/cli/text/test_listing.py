@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from holdfast.cli.app import app
 from holdfast.cli.common import render, screen
 from holdfast.cli.common.several import named_by
 from holdfast.cli.workloads import selected
-from holdfast.cli.workloads.listing import Listing, Sort, changes, ordered, row_below
+from holdfast.cli.workloads.listing import Listing, Selection, Sort, changes, ordered, row_below, select
 from holdfast.client.summary import Summary
 from holdfast.model import Phase
 
@@ -100,6 +102,44 @@ def test_E7_a_cancellation_through_temporal_that_was_carried_out_needs_no_sweep(
     assert Listing((carried_out,)).notes(100) == []
     assert "research/Running: its workflow was cancelled" in Listing((cut_off,)).notes(100)[0]
     assert "workflow cancelled (was Running)" in render.summaries([cut_off], NOW)
+
+
+@dataclass
+class Visible:
+    """A Temporal with these runs: it lists those that match a phase, or the ids in a query."""
+
+    found: tuple[Summary, ...]
+    asked: list[str] = field(default_factory=list[str])
+    """The queries."""
+
+    async def list(
+        self, *, phase: str | None = None, running: bool | None = None, query: str | None = None, **_: Any
+    ) -> AsyncIterator[Summary]:
+        self.asked += [query] if query is not None else []
+        for each in self.found:
+            matches = query is None or f"'{each.workflow_id}'" in query
+            if phase in {None, each.phase} and running in {None, each.execution == "Running"} and matches:
+                yield each
+
+
+async def listed(*found: Summary, **terms: Any) -> tuple[Listing, list[str]]:
+    there: Any = Visible(found)
+    return await select(there, Sort.NAME, **terms), there.asked
+
+
+@pytest.mark.parametrize("word", ["Starting", "starting"])
+async def test_E3_starting_selects_what_is_shown_so_and_resuming_all_that_resumes(word: str) -> None:
+    resuming: dict[str, Any] = {"phase": "Resuming", "reason": "Submitted"}
+    found = (
+        one("first", attempt=1, **resuming),
+        one("again", attempt=5, **resuming),
+        one("resumed", attempt=1, phase="Resuming", reason="Resumed"),
+        one("runs", attempt=1),
+    )
+    terms = Selection(phase=word).terms()
+    assert [each.name for each in (await listed(*found, **terms))[0].found] == ["first"]
+    terms = Selection(phase="resuming").terms()
+    assert [each.name for each in (await listed(*found, **terms))[0].found] == ["again", "first", "resumed"]
 
 
 def test_E3_watching_tells_changes_and_departures_once() -> None:
