@@ -379,14 +379,14 @@ def _terms(
     query: str | None = None,
 ) -> str:
     """Return the workloads that match as a condition in Temporal's list filter language."""
-    terms = [f"WorkflowType = {_quoted(names.WORKLOAD_WORKFLOW)}"]
+    terms = [f"WorkflowType = {quoted(names.WORKLOAD_WORKFLOW)}"]
     wanted = {
         names.SA_CLUSTER: cluster,
         names.SA_NAMESPACE: namespace,
         names.SA_PHASE: str(phase) if phase is not None else None,
         names.SA_QUEUE: queue,
     }
-    terms += [f"{key} = {_quoted(value)}" for key, value in wanted.items() if value is not None]
+    terms += [f"{key} = {quoted(value)}" for key, value in wanted.items() if value is not None]
     if running:
         terms.append("ExecutionStatus = 'Running'")
     else:
@@ -397,5 +397,6 @@ def _terms(
     return " AND ".join(terms)
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
+    """Return a text as a value in Temporal's list filter language."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -26,6 +26,10 @@ _AGAIN: Final = 2.0
 """Seconds between two readings of `--watch`."""
 _STARTING: Final = "Starting"
 """The first start of a workload, which Kubernetes and Temporal know as Resuming."""
+_RUNNING: Final = "Running"
+"""Temporal's word for a workflow that has not ended."""
+_IDS: Final = 200
+"""How many workloads Temporal is asked about at once."""
 
 
 class Sort(StrEnum):
@@ -100,6 +104,8 @@ class Listing:
     """Whether there are more than `READ_MAXIMUM`; what follows those is not among them, whatever its place."""
     foreign: tuple[str, ...] = ()
     """Workflows of the same type that Holdfast did not begin (row D54)."""
+    earlier: int = 0
+    """How many runs match, but are not shown because the same workload was run again."""
 
     def notes(self, limit: int) -> list[str]:
         """Return what a list of at most `limit` leaves out, a sentence each."""
@@ -118,6 +124,9 @@ class Listing:
             )
         elif len(self.found) > limit:
             notes.append(f"showing {limit:,} of {total} workloads: --limit shows more")
+        if self.earlier:
+            runs = counted(self.earlier, "earlier run of the same workload", "earlier runs of the same workloads")
+            notes.append(f"left out: {runs}: --closed shows {'it' if self.earlier == 1 else 'them'}")
         if self.foreign:
             some = ", ".join(self.foreign[:3]) + (", ..." if len(self.foreign) > 3 else "")
             notes.append(
@@ -162,7 +171,7 @@ def list_(
                 return await select(holdfast, sort, cluster=place.cluster or kubectl.cluster(), **terms)
 
             listing = await read()
-            if any(each.execution == "Running" for each in listing.found):
+            if any(each.execution == _RUNNING for each in listing.found):
                 await _warn_if_unserved(holdfast)
             _print(listing, limit, output, stream=watch)
             if watch:
@@ -176,20 +185,67 @@ def add_to(app: typer.Typer, panel: str) -> None:
     app.command("list", rich_help_panel=panel)(grouped(list_))
 
 
-async def select(holdfast: Holdfast, sort: Sort, *, phase: str | None = None, **terms: Any) -> Listing:
-    """Return the workloads that match, sorted; the terms are those of `Holdfast.list`, and the phase may be Starting."""
+async def select(
+    holdfast: Holdfast,
+    sort: Sort,
+    *,
+    phase: str | None = None,
+    running: bool | None = None,
+    query: str | None = None,
+    **terms: Any,
+) -> Listing:
+    """Return the workloads that match, sorted, each by its latest run; with `query`, or over, by all of its runs.
+
+    The terms are those of `Holdfast.list`, and the phase may be Starting.
+    """
     from holdfast.cli.common.render import phase_word
     from holdfast.client.session import READ_MAXIMUM
     from holdfast.model import Phase
 
     foreign: list[str] = []
     searched = Phase.RESUMING if phase == _STARTING else phase
-    matching = holdfast.list(phase=searched, **terms, limit=READ_MAXIMUM + 1, foreign=foreign.append)
+    matching = holdfast.list(
+        phase=searched, running=running, query=query, **terms, limit=READ_MAXIMUM + 1, foreign=foreign.append
+    )
     found = [each async for each in matching]
     cut, found = len(found) > READ_MAXIMUM, found[:READ_MAXIMUM]
     if phase == _STARTING:
         found = [each for each in found if phase_word(each) == phase]
-    return Listing(ordered(found, sort), cut, tuple(foreign))
+    runs = len(found)
+    if running is None and query is None:
+        narrow = phase is not None or any(terms.get(each) is not None for each in ("queue", "labels"))
+        found = await _latest(holdfast, found, narrow=narrow)
+    return Listing(ordered(found, sort), cut, tuple(foreign), runs - len(found))
+
+
+async def _latest(holdfast: Holdfast, found: Sequence[Summary], *, narrow: bool) -> list[Summary]:
+    """Return the runs that no other of the same workload follows.
+
+    Args:
+        holdfast: Where the others are looked up.
+        found: The runs that match.
+        narrow: Whether one that has ended may match where the one that follows it does not.
+    """
+    from holdfast.client.session import quoted
+
+    latest: dict[str, Summary] = {}
+
+    def note(each: Summary) -> None:
+        latest[each.workflow_id] = max(latest.get(each.workflow_id, each), each, key=_begun)
+
+    for each in found:
+        note(each)
+    over = [each.workflow_id for each in latest.values() if narrow and each.execution != _RUNNING]
+    for start in range(0, len(over), _IDS):
+        ids = ", ".join(map(quoted, over[start : start + _IDS]))
+        async for each in holdfast.list(query=f"WorkflowId IN ({ids})"):
+            note(each)
+    return [each for each in found if latest[each.workflow_id].run_id == each.run_id]
+
+
+def _begun(each: Summary) -> tuple[bool, datetime]:
+    """Return the sort key of a workload's runs: at most one runs, and it is the last."""
+    return each.execution == _RUNNING, each.started_at
 
 
 def ordered(found: Sequence[Summary], sort: Sort) -> tuple[Summary, ...]:

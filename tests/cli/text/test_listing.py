@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -140,6 +140,36 @@ async def test_E3_starting_selects_what_is_shown_so_and_resuming_all_that_resume
     assert [each.name for each in (await listed(*found, **terms))[0].found] == ["first"]
     terms = Selection(phase="resuming").terms()
     assert [each.name for each in (await listed(*found, **terms))[0].found] == ["again", "first", "resumed"]
+
+
+FAILED: Final[dict[str, Any]] = {"phase": "Failed", "execution": "Completed"}
+
+
+async def test_E3_a_workload_that_was_run_again_is_listed_by_its_latest_run() -> None:
+    old, older = one("train", 90, run_id="old", **FAILED), one("train", 900, run_id="older", **FAILED)
+    new, other = one("train", 5), one("other", 50, **FAILED)
+    listing, asked = await listed(old, new, older, other)
+    assert ([each.run_id for each in listing.found], asked) == (["run-other", "run-train"], [])
+    assert listing.notes(100) == ["left out: 2 earlier runs of the same workloads: --closed shows them"]
+    listing, asked = await listed(old, new, older, other, running=False)
+    assert ([each.run_id for each in listing.found], asked) == (["run-other", "old", "older"], [])
+    assert listing.notes(100) == []
+
+
+async def test_E3_a_phase_selects_no_earlier_run_of_what_is_in_another() -> None:
+    old, again = one("train", 90, run_id="old", **FAILED), one("eval", 90, run_id="old", **FAILED)
+    ended = one("eval", 5, phase="Succeeded", execution="Completed")
+    many = [one(f"a{number}", **FAILED) for number in range(300)]
+    listing, asked = await listed(old, one("train", 5), again, ended, *many, phase="Failed")
+    assert [each.name for each in listing.found] == sorted(each.name for each in many)
+    assert listing.notes(300) == ["left out: 2 earlier runs of the same workloads: --closed shows them"]
+    assert len(asked) == 2, "at most 200 ids in a query"
+    assert (await listed(old, one("train", 5), phase="Failed", query="x"))[1] == ["x"], "a query is the user's own"
+
+
+async def test_E3_a_command_for_a_selection_acts_on_runs_that_run() -> None:
+    old, new = one("train", 90, run_id="old", uid="u-1", **FAILED), one("train", 5, uid="u-2")
+    assert [each.uid for each in (await listed(old, new, running=True))[0].found] == ["u-2"]
 
 
 def test_E3_watching_tells_changes_and_departures_once() -> None:
