@@ -306,11 +306,19 @@ def row_below(above: Sequence[Summary], each: Summary, now: datetime, *, wide: b
 
 def changes(before: Listing, after: Listing) -> list[tuple[Summary, bool]]:
     """Return each workload that is new or differs, then each that no longer matches, as it was, with True."""
-    known = {each.run_id: each for each in before.found}
-    there = {each.run_id for each in after.found}
-    new = [(each, False) for each in after.found if known.get(each.run_id) != each]
+    runs = {each.run_id: each for each in before.found}
+    lives = {(each.workflow_id, each.uid): each for each in before.found if each.uid}
+    there = {each.workflow_id for each in after.found}
+
+    def differs(each: Summary) -> bool:
+        known = runs.get(each.run_id) or lives.get((each.workflow_id, each.uid))
+        # A workflow that has continued as new is another run of the same life.
+        run = {"run_id": each.run_id, "started_at": each.started_at}
+        return known is None or known.model_copy(update=run) != each
+
+    new = [(each, False) for each in after.found if differs(each)]
     # If not all could be read, one that is not among them may still match.
-    return new + [(each, True) for each in before.found if each.run_id not in there and not after.cut]
+    return new + [(each, True) for each in before.found if each.workflow_id not in there and not after.cut]
 
 
 def _line(each: Summary) -> str:

@@ -172,6 +172,17 @@ async def test_E3_a_command_for_a_selection_acts_on_runs_that_run() -> None:
     assert [each.uid for each in (await listed(old, new, running=True))[0].found] == ["u-2"]
 
 
+def test_E3_watching_does_not_tell_that_a_workflow_has_continued_as_new() -> None:
+    before = Listing((one("a", uid="u", submitted_at=NOW), one("b", uid="v")))
+    after = Listing(
+        (one("a", -60, uid="u", submitted_at=NOW, run_id="next"), one("b", -60, uid="v", run_id="next", phase="Failed"))
+    )
+    assert [(each.name, each.phase, gone) for each, gone in changes(before, after)] == [("b", "Failed", False)]
+    again = Listing((one("a", -60, uid="w", run_id="next"), after.found[1]))
+    assert [(each.uid, gone) for each, gone in changes(after, again)] == [("w", False)], "it was run again"
+    assert [each.name for each, gone in changes(again, Listing(())) if gone] == ["a", "b"]
+
+
 def test_E3_watching_tells_changes_and_departures_once() -> None:
     before = Listing((one("a"), one("b"), one("c")))
     after = Listing((one("a"), one("b", phase="Failed"), one("d")))
