@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
 from temporalio.client import WorkflowExecutionStatus
@@ -21,8 +22,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
+from holdfast.cli.common.options import Output
 from holdfast.cli.common.silence import ASKED, BEGUN, attended
 from holdfast.cli.entities import broker
+from holdfast.cli.workloads import watch
 from holdfast.cli.workloads.watch import _turned  # pyright: ignore[reportPrivateUsage]
 from holdfast.client import silence as client_silence
 from holdfast.client.connection import Place
@@ -30,9 +33,12 @@ from holdfast.client.entities.broker import BrokerRun
 from holdfast.client.entities.queue import QueueRun
 from holdfast.client.run import Run
 from holdfast.client.silence import Silence, silence_of
+from holdfast.client.views import StatusView
 from holdfast.errors import HoldfastError, NotAnswering
+from holdfast.model import Phase
 from holdfast.model.entities.queue import Queue
 from holdfast.past import Story
+from tests.cli.text.test_render import status
 from tests.client.conftest import a_workload
 
 PLACE = Place("here:7233", "default")
@@ -168,3 +174,33 @@ def test_D36_a_broker_that_nobody_runs_yet_is_started(monkeypatch: pytest.Monkey
     first, second, _ = result.stderr.splitlines()
     assert first.startswith("stale      no worker answers: ")
     assert second.strip() == BEGUN
+
+
+def followed(name: str, *views: StatusView | HoldfastError) -> Any:
+    """Return a workload that tells this, one after the other."""
+    told = iter(views)
+
+    async def status() -> StatusView:
+        if isinstance(view := next(told), HoldfastError):
+            raise view
+        return view
+
+    return SimpleNamespace(name=name, namespace="research", status=status)
+
+
+@pytest.mark.row("E3", level="pure")
+@pytest.mark.parametrize("last", [Phase.SUCCEEDED, Phase.FAILED])
+async def test_E3_of_several_that_are_watched_an_error_of_one_stops_no_other(
+    last: Phase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 0)
+    runs, ends = (StatusView(status=status(phase=phase), fresh=True) for phase in (Phase.RUNNING, last))
+    lost = followed("lost", HoldfastError("its workflow was terminated in Temporal"))
+    with pytest.raises(typer.Exit) as left:
+        await watch.follow_all([lost, followed("train", runs, ends)], Output.TABLE, "60s")
+    assert left.value.exit_code == 2, "the worst of both"
+    said = capsys.readouterr()
+    assert said.err == "Error: lost: its workflow was terminated in Temporal\n"
+    assert f"train: 02:11:50Z  {last.value}" in said.out
+    with pytest.raises(HoldfastError, match="terminated"):
+        await watch.follow_all([followed("lost", HoldfastError("terminated"))], Output.TABLE, None)

@@ -15,6 +15,7 @@ from holdfast.cli.common import output as printed
 from holdfast.cli.common import progress
 from holdfast.cli.common.live import LiveLine
 from holdfast.cli.common.options import (
+    EXIT_FAILED,
     HERE,
     Format,
     Name,
@@ -23,10 +24,12 @@ from holdfast.cli.common.options import (
     Output,
     Place,
     chosen,
+    exit_code_of,
     grouped,
     seconds,
     with_run,
 )
+from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.client import Run, StatusView
@@ -68,19 +71,33 @@ async def follow_all(runs: Sequence[Run], output: Output, limit: str | None) -> 
 
     Raises:
         NotInTime: if time is up; it says how far each of those without an outcome has come.
+        HoldfastError: if the only one cannot be followed.
+        Exit: if some of several cannot be followed, with the worst exit code; the others are followed to their end.
     """
+    from holdfast.model.words import printable
+
     left = list(runs)
 
-    async def one(run: Run) -> bool:
-        well = await follow(run, output, named=len(runs) > 1)
+    async def one(run: Run) -> int:
+        try:
+            well = await follow(run, output, named=len(runs) > 1)
+        except HoldfastError as error:
+            if len(runs) == 1:
+                raise
+            typer.secho(printable(f"Error: {run.name}: {error}"), err=True, fg=typer.colors.RED)
+            left.remove(run)
+            return exit_code_of(error)
         left.remove(run)
-        return well
+        return 0 if well else EXIT_FAILED
 
     try:
         async with asyncio.timeout(seconds(limit, "--timeout")):
-            return all(await asyncio.gather(*map(one, runs)))
+            worst = max(await asyncio.gather(*map(one, runs)), default=0)
     except TimeoutError:
         raise NotInTime("\n".join(await asyncio.gather(*(_late(run, str(limit)) for run in left)))) from None
+    if worst > EXIT_FAILED:
+        raise typer.Exit(worst)
+    return not worst
 
 
 async def _late(run: Run, limit: str) -> str:
