@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import CliRunner
 
 from holdfast.cli.app import app
+from holdfast.cli.common import several
 from holdfast.cli.common.options import Output
 from holdfast.cli.common.silence import ASKED, BEGUN, attended
 from holdfast.cli.entities import broker
@@ -33,7 +34,7 @@ from holdfast.client.entities.broker import BrokerRun
 from holdfast.client.entities.queue import QueueRun
 from holdfast.client.run import Run
 from holdfast.client.silence import Silence, silence_of
-from holdfast.client.views import StatusView
+from holdfast.client.views import ActivityView, StatusView
 from holdfast.errors import HoldfastError, NotAnswering
 from holdfast.model import Phase
 from holdfast.model.entities.queue import Queue
@@ -174,6 +175,64 @@ def test_D36_a_broker_that_nobody_runs_yet_is_started(monkeypatch: pytest.Monkey
     first, second, _ = result.stderr.splitlines()
     assert first.startswith("stale      no worker answers: ")
     assert second.strip() == BEGUN
+
+
+MANY = [f"train-{number}" for number in range(40)]
+
+
+def deaf(monkeypatch: pytest.MonkeyPatch, answered: asyncio.Event, *, served: bool) -> list[str]:
+    """Let no worker answer a request until then, and return the names of the workloads that are being asked."""
+    asked: list[str] = []
+
+    class Deaf(Run):
+        async def recorded(self) -> StatusView:
+            return StatusView(status=status(name=self.name), fresh=False)
+
+        async def silence(self) -> Silence | None:
+            return None if served else Silence(why="no worker answers: no poll")
+
+        async def checkpoint(self, note: str = "", *, wait: bool = False) -> StatusView:
+            asked.append(self.name)
+            if len(asked) == len(MANY):
+                answered.set()
+            await answered.wait()
+            return await self.recorded()
+
+        async def status(self) -> StatusView:
+            return await self.recorded()
+
+        async def under_way(self) -> tuple[ActivityView, ...]:
+            return ()
+
+    async def get(name: str, namespace: str) -> Run:
+        nobody: Any = None
+        return Deaf(nobody, PLACE, f"workload/dev/{namespace}/{name}", "u")
+
+    @asynccontextmanager
+    async def session(_: Any) -> AsyncIterator[Any]:
+        yield SimpleNamespace(get=get)
+
+    monkeypatch.setattr(several, "session", session)
+    return asked
+
+
+@pytest.mark.row("D36", level="pure")
+def test_D36_if_no_worker_answers_all_are_asked_and_none_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = deaf(monkeypatch, asyncio.Event(), served=False)
+    result = CliRunner().invoke(app, ["checkpoint", *MANY, "-n", "research", "--wait", "--timeout", "60s"])
+    assert result.exit_code == 0, result.output
+    assert sorted(asked) == sorted(MANY)
+    assert result.stderr.count("no worker answers") == 1
+
+
+@pytest.mark.row("E5", level="pure")
+def test_E5_a_timeout_is_that_of_all_and_not_of_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = deaf(monkeypatch, asyncio.Event(), served=True)
+    result = CliRunner().invoke(app, ["checkpoint", *MANY, "-n", "research", "--wait", "--timeout", "1s"])
+    assert result.exit_code == 4
+    assert len(asked) == 16
+    assert result.stderr.count("it is not known whether checkpoint was asked for") == 16
+    assert result.stderr.count("nothing was asked of it: time was up before its turn had come") == 24
 
 
 def followed(name: str, *views: StatusView | HoldfastError) -> Any:

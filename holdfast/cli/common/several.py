@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
 from holdfast.cli.common import complete
-from holdfast.cli.common.options import Chosen, Output, Place, chosen, exit_code_of, session
+from holdfast.cli.common.options import Chosen, NotInTime, Output, Place, chosen, exit_code_of, session
 from holdfast.cli.common.output import emit
 from holdfast.cli.common.silence import attended
 from holdfast.errors import HoldfastError
@@ -26,7 +27,14 @@ Names = Annotated[
     ),
 ]
 _AT_ONCE: Final = 16
-"""How many requests are under way at a time. A request that was accepted and is waited for does not count."""
+"""How many requests are under way at a time. One that was accepted and is waited for does not count.
+
+Once it is known that no worker answers, none counts: all of them wait for the same workers.
+"""
+
+
+def _never() -> float | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ def ask_each(
     said: Callable[[Answer[T]], None] | None = None,
     then: str = "",
     uids: Mapping[Chosen, str] | None = None,
+    until: Callable[[], float | None] = _never,
 ) -> list[Answer[T]]:
     """Ask all workloads at once, and return their answers in the order of the names.
 
@@ -65,16 +74,17 @@ def ask_each(
         said: Called with each answer as soon as it is there.
         then: What happens once a worker answers, printed if none does; empty if the answer itself says so.
         uids: The submissions that are meant, if not whichever has the name.
+        until: When time is up for all of them, as the loop's clock has it; None: never. Who asks heeds it itself.
     """
 
     async def go() -> list[Answer[T]]:
-        at_once, warning = asyncio.Semaphore(_AT_ONCE), _Warning(then)
+        turns, warning = _Turns(asyncio.Semaphore(_AT_ONCE), until), _Warning(then)
         async with session(place) as holdfast:
 
             async def one(target: Chosen) -> Answer[T]:
                 answer: Answer[T]
                 try:
-                    value = await _asked(holdfast, target, ask, at_once, warning, (uids or {}).get(target, ""))
+                    value = await _asked(holdfast, target, ask, turns, warning, (uids or {}).get(target, ""))
                     answer = Answer(target, value)
                 except HoldfastError as error:
                     answer = Answer(target, None, error)
@@ -87,11 +97,38 @@ def ask_each(
     return asyncio.run(go())
 
 
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """The turns to ask, of which so many are taken at a time."""
+
+    at_once: asyncio.Semaphore
+    until: Callable[[], float | None]
+
+    @asynccontextmanager
+    async def of(self, target: Chosen) -> AsyncGenerator[None]:
+        """Wait for a turn, and hold it inside.
+
+        Raises:
+            NotInTime: if time is up before its turn has come.
+        """
+        try:
+            async with asyncio.timeout_at(self.until()):
+                await self.at_once.acquire()
+        except TimeoutError:
+            where = f"{target.namespace}/{target.name}"
+            raise NotInTime(f"{where}: nothing was asked of it: time was up before its turn had come") from None
+        try:
+            yield
+        finally:
+            self.at_once.release()
+
+
 class _Warning:
     """The warning that no worker answers, given once: all wait for the same workers."""
 
     def __init__(self, then: str) -> None:
         self._then = then
+        self.given = asyncio.Event()
 
     async def of(self, run: Run) -> str:
         """Return it for the first workload that has not ended; empty for all others."""
@@ -109,21 +146,22 @@ async def _asked(
     holdfast: Holdfast,
     target: Chosen,
     ask: Callable[[Run], Awaitable[T]],
-    at_once: asyncio.Semaphore,
+    turns: _Turns,
     warning: _Warning,
     uid: str,
 ) -> T:
     taken = asyncio.Event()
-    async with at_once:
+    async with turns.of(target):
         # Selected without a kind in its id: it is not the other one that has its name.
         name = target.name if "/" in target.name or not uid else f"appwrapper/{target.name}"
         run = await holdfast.get(name, target.namespace)
         run = replace(run, uid=uid or run.uid, taken=taken.set)
         then = await warning.of(run)
-        work = asyncio.ensure_future(attended(run, ask(run), then) if then else ask(run))
-        heard = asyncio.ensure_future(taken.wait())
-        await asyncio.wait({work, heard}, return_when=asyncio.FIRST_COMPLETED)
-        heard.cancel()
+        work = asyncio.ensure_future(attended(run, ask(run), then, warning.given) if then else ask(run))
+        over = [asyncio.ensure_future(event.wait()) for event in (taken, warning.given)]
+        await asyncio.wait({work, *over}, return_when=asyncio.FIRST_COMPLETED)
+        for each in over:
+            each.cancel()
     return await work
 
 

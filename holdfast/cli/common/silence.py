@@ -47,16 +47,17 @@ class Attended(Protocol):
         ...
 
 
-async def attended(run: Attended, work: Awaitable[T], then: str) -> T:
+async def attended(run: Attended, work: Awaitable[T], then: str, silent: asyncio.Event | None = None) -> T:
     """Await work. Warn once, within 5 s, if no worker answers for what it is on, and once when one answers again.
 
     Args:
         run: what the work is on.
         work: the work to await.
         then: what happens once a worker answers.
+        silent: set once the warning is given.
     """
     told = asyncio.Event()
-    listening = asyncio.create_task(_listen(run, then, told))
+    listening = asyncio.create_task(_listen(run, then, told, silent))
     # However the listening ends, it must not hold up the work.
     listening.add_done_callback(lambda _: told.set())
     try:
@@ -68,7 +69,7 @@ async def attended(run: Attended, work: Awaitable[T], then: str) -> T:
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _listen(run: Attended, then: str, told: asyncio.Event) -> None:
+async def _listen(run: Attended, then: str, told: asyncio.Event, warned: asyncio.Event | None) -> None:
     silent = False
     while True:
         # If the query itself fails, the command reports the error.
@@ -77,6 +78,8 @@ async def _listen(run: Attended, then: str, told: asyncio.Event) -> None:
             silence = await run.silence()
         if silence is not None and not silent:
             warn(silence, then)
+            if warned is not None:
+                warned.set()
         elif silence is None and silent:
             typer.secho("a worker answers again", err=True)
         silent = silence is not None

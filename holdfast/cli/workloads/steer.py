@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -179,6 +180,11 @@ def steer(
     line = LiveLine(sys.stderr, wanted=wish.wait)
     showing: list[asyncio.Task[None]] = []
 
+    @cache
+    def until() -> float | None:
+        """Return when time is up for all of them: it counts from the first turn on."""
+        return asyncio.get_running_loop().time() + limit if limit is not None else None
+
     async def steered(run: Run) -> StatusView:
         target, accepted = Chosen(run.namespace, run.name), run.taken
 
@@ -189,7 +195,7 @@ def steer(
                 showing.append(asyncio.create_task(progress.show(line, waiting, done, verb, len(named))))
 
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout_at(until()):
                 return await _ask(replace(run, taken=taken), verb, wish.reason, wish.wait, within)
         except TimeoutError:
             raise await _late(run, verb, str(wish.timeout), taken=target in waiting) from None
@@ -213,7 +219,7 @@ def steer(
             say(state if wish.wait else f"{verb} asked of {where}")
 
     then = ONLY_BY_A_WORKER if verb == "checkpoint" else ASKED
-    answers = ask_each(named, place, steered, said, then, uids)
+    answers = ask_each(named, place, steered, said, then, uids, until)
     line.erase()
     emit_all(answers, output, lambda view: view.model_dump(mode="json"), many=uids is not None)
     failed = wish.wait and any(one.value is not None and _is_failed(verb, one.value) for one in answers)
