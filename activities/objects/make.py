@@ -29,6 +29,7 @@ from holdfast.activities.site.priorities import priority_class
 from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, persist, user_of
 from holdfast.model import Component, CopyWord, Failure, FailureClass, ObjectRef, Scope
 from holdfast.model.calls.cluster import CreateInput, MakeInput, has_copy
+from holdfast.model.calls.plan import sources_of
 
 OWNER_GONE = "OwnerGone"
 """Reason: the attempt's owner is gone or being deleted, so nothing more is created under it."""
@@ -93,7 +94,7 @@ async def make_patiently(
     try:
         priority = await persist(pulse, "reading the priority of its pods", lambda: _priority(site, component))
         sent = _sent(site, given, component, copy_index, priority)
-        sources = tuple(one.source for one in given.data if one.source and component.name in one.components)
+        sources = sources_of(given.data, {component.name})
         return await create_patiently(site, given, sent, sources, pulse, waiting_for, looked)
     except Refusal as refusal:
         if copy_index is not None:

@@ -27,10 +27,11 @@ from holdfast.activities.operations.park import GONE
 from holdfast.activities.operations.remains import nodes_down
 from holdfast.activities.operations.report import apply_report
 from holdfast.activities.site.accounts import DEFAULT_ACCOUNT
-from holdfast.activities.site.closed import account_closed, namespace_closed
+from holdfast.activities.site.closed import account_closed, namespace_closed, ungranted
 from holdfast.activities.site.deadline import Grace
 from holdfast.activities.site.site import RETRY_FIRST, Pulse, Site, as_retryable_errors, persist, user_of
 from holdfast.model.calls.barrier import BarrierInput, Lifted
+from holdfast.model.calls.plan import sources_of
 from holdfast.model.words import counted
 
 _POLL_FIRST = 0.1
@@ -217,6 +218,8 @@ async def _still_permitted(site: Site, given: BarrierInput, pods: list[_Pod]) ->
     closed = await namespace_closed(site, given.target, site.permits)
     if closed is not None:
         raise _Refused(closed.why, renews=True)
+    if why := ungranted(site, given.target, sources_of(given.data, {pod.component for pod in pods})):
+        raise _Refused(why, renews=True)
     for account in sorted({pod.account for pod in pods} - {"", DEFAULT_ACCOUNT}):
         closed = await account_closed(site.kube, given.target, account, site.permits)
         if closed is not None:

@@ -51,6 +51,7 @@ from holdfast.model.calls.cluster import (
     UnparkInput,
     planned,
 )
+from holdfast.model.calls.plan import sources_of
 from holdfast.policy.values.edit import edit
 
 _POLL_FIRST = 0.1
@@ -310,7 +311,8 @@ async def _until_awake(site: Site, given: UnparkInput, pulse: Pulse) -> None:
 async def _still_permitted(site: Site, given: UnparkInput) -> None:
     """Refuse to resume pods that are no longer permitted to run (row X4)."""
     for component in given.components:
-        closed = await withdrawn(site, given.target, component.template)
+        sources = sources_of(given.data, {component.name})
+        closed = await withdrawn(site, given.target, component.template, sources)
         if closed is not None:
             raise _Refused(closed.why)
 

@@ -32,6 +32,7 @@ from holdfast.activities.site.site import RETRY_FIRST, RETRY_LAST, Pulse, Site, 
 from holdfast.activities.site.updates import update
 from holdfast.model.calls.cluster import PlannedComponent, Scaled, ScaleInput
 from holdfast.model.calls.gang import GangSize
+from holdfast.model.calls.plan import sources_of
 
 Tell = Callable[[ScaleInput], Awaitable[str | None]]
 """Tells the rendezvous its gang's size, and returns why the rendezvous refuses it; may be repeated."""
@@ -150,11 +151,11 @@ async def _planned(site: Site, given: ScaleInput) -> bool:
 async def _sized(site: Site, given: ScaleInput, *, dry_run: bool = False) -> bool:
     found = await read_objects(site, given.target, _plan_of(given), given.attempt, lean)
     jobs = [one for one in found if one is not None and is_owned(one, given.owner_uid) and not _is_over(one)]
-    wanted = size(given.pods)
+    wanted, sources = size(given.pods), sources_of(given.data, {given.component})
     late = [one for one in jobs if {key: one["spec"].get(key) for key in wanted} != wanted]
     for one in late:
         grows = given.pods > int(one["spec"].get("parallelism") or 0)
-        if grows and (closed := await withdrawn(site, given.target, one)):
+        if grows and (closed := await withdrawn(site, given.target, one, sources)):
             raise _Refused(closed.why)
     done = [await _patched(site, given, one, {"spec": dict(wanted)}, dry_run=dry_run) for one in late]
     return all(done)

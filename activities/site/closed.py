@@ -149,6 +149,14 @@ async def account_closed(kube: Kube, target: Target, account: str, permits: Perm
     return None
 
 
+def ungranted(site: Site, target: Target, sources: Iterable[str]) -> str:
+    """Return why a workload's pods may not read their data sets any more; empty if they may (row X4)."""
+    if site.data is None:
+        return ""
+    refusals = (site.data.not_granted(target.namespace, source) for source in sources)
+    return next(filter(None, refusals), "")
+
+
 async def withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sources: Iterable[str] = ()) -> Closed | None:
     """Return why what was permitted when an attempt was prepared no longer is; None while it is (row X4).
 
@@ -176,9 +184,8 @@ async def _withdrawn(site: Site, target: Target, thing: Mapping[str, Any], sourc
     closed = await namespace_closed(site, target, site.permits)
     if closed is not None:
         return closed
-    for source in sources:
-        if site.data is not None and (why := site.data.not_granted(target.namespace, source)):
-            return Closed(why, opens=False)
+    if why := ungranted(site, target, sources):
+        return Closed(why, opens=False)
     what = f"{thing['kind']} {thing['metadata']['name']}"
     if why := secret_closed(thing["apiVersion"], thing["kind"], encrypted=site.encrypted):
         return Closed(f"{what}: {why}", opens=False)

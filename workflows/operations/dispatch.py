@@ -435,6 +435,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 in_place=gate.attempt,
                 grace=barrier_grace_left(state, gate, now),
                 resume_from=resume_from,
+                data=data,
                 report=operation.report,
             )
             # While the cluster cannot be seen, it goes on past its grace: only the heartbeat timeout limits it.
@@ -467,6 +468,7 @@ def call_of(spec: Workload, state: State, uid: str, now: datetime) -> Call:
                 gang=gang,
                 resume_from=resume_from,
                 in_place=in_place,
+                data=data,
                 report=operation.report,
                 report_done=operation.report_done or operation.report,
             )

@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.model.gang.state import Gang
     from holdfast.policy.sides.gang import beginning, parting, resizing, size_of
     from holdfast.policy.values import events
-    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, target_of
+    from holdfast.workflows.operations.dispatch import HEARTBEAT, RETRY, data_of, target_of
 
 _BEGIN_LIMIT = timedelta(seconds=30)
 _SCALE_LIMIT = timedelta(minutes=5)
@@ -144,6 +144,7 @@ class Meetings:
             pods=gang.pods,
             was=ScaledFrom(min=kept.min, max=kept.max, pods=kept.pods),
             again=self._broken_off,
+            data=data_of(spec, state),
         )
         return self._act(
             names.ACTIVITY_SCALE,

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.model import Payload, Report
-from holdfast.model.calls.plan import PlannedComponent, Target
+from holdfast.model.calls.plan import DataVolume, PlannedComponent, Target
 
 
 class BarrierInput(Payload):
@@ -29,6 +29,8 @@ class BarrierInput(Payload):
     """Seconds for all pods to get there, without the time in which the API server did not answer. None: the programs
     start for the first time, and the call waits for pods that do not exist yet, for ever."""
     resume_from: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """As in `MakeInput`."""
+    data: Annotated[tuple[DataVolume, ...], Field(exclude_if=lambda value: not value)] = ()
     """As in `MakeInput`."""
     report: Report
     """The status applied first."""

@@ -392,6 +392,7 @@ class UnparkInput(Payload):
     resume_from: str | None = None
     """As in `MakeInput`."""
     in_place: _InPlace = None
+    data: _Data = ()
     report: Report
     """The status applied before the first change."""
     report_done: Report
@@ -441,6 +442,7 @@ class ScaleInput(Payload):
     """The current size, which the gang keeps if the resize is refused (row D40)."""
     again: bool = False
     """Whether an earlier resize of this attempt was broken off: a refusal then undoes its changes."""
+    data: _Data = ()
 
 
 class Scaled(Payload):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Container, Iterable
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
@@ -114,6 +115,11 @@ class DataVolume(Payload):
     def mount(self) -> str:
         """The name of its mount."""
         return self.volume.removeprefix(VOLUME_PREFIX)
+
+
+def sources_of(data: Iterable[DataVolume], components: Container[str]) -> tuple[str, ...]:
+    """Return the sources of the data sets that pods of some components read (row X4)."""
+    return tuple(one.source for one in data if one.source and any(name in components for name in one.components))
 
 
 class CopyLaunch(Payload):

@@ -84,6 +84,7 @@ async def begun(cluster: Pods, grace: float | None = None, in_place: int = 0, **
         kube=cluster,
         gathered=Gathered(cast("Kube", cluster)),
         installation="tests",
+        data=None,
         namespaces=(),
         permits=SimpleNamespace(has=lambda *_: True),
         grace=lambda seconds: seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +15,15 @@ from holdfast.activities.data.settings import Data
 from holdfast.activities.data.stage import stage
 from holdfast.activities.kube.client import Forbidden, NotFound, Unreachable
 from holdfast.activities.kube.resources import Resource as Kind
+from holdfast.activities.operations import barrier, park, scale
 from holdfast.activities.site.closed import withdrawn
 from holdfast.activities.site.permission_cache import FRESH, RIGHTS_FRESH, Permits
 from holdfast.activities.site.permissions import until_permitted
 from holdfast.activities.site.site import Pulse, Site
-from holdfast.model import Limits, Phase, Reason, Report
-from holdfast.model.calls.cluster import PrepareInput, Target
+from holdfast.model import Component, Limits, Phase, Reason, Report
+from holdfast.model.calls.barrier import BarrierInput
+from holdfast.model.calls.cluster import PlannedComponent, PrepareInput, ScaleInput, Target, UnparkInput
+from holdfast.model.calls.plan import DataVolume
 from holdfast.model.calls.stage import StageInput
 from holdfast.model.spec.mount import Mount
 
@@ -38,6 +42,13 @@ TARGET = Target(
     source_kind="List",
 )
 POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}
+JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "work", "ownerReferences": [{"uid": "o"}]},
+    "spec": {"parallelism": 2, "completions": 2, "template": {"spec": {}}},
+}
+DATA = (DataVolume(volume="v", digest="d", path="/data", components=("work",), source="s3://data/corpus"),)
 
 
 class Cluster:
@@ -116,6 +127,69 @@ async def test_X4_a_source_that_is_granted_no_more_closes_for_good() -> None:
     assert closed is not None
     assert "source s3://data/corpus is not granted to namespace team: expected one under s3://other" in closed.why
     assert not closed.opens
+
+
+async def resumed(here: Any, _patch: pytest.MonkeyPatch, report: Report) -> None:
+    component = Component(name="work", template=JOB)
+    given = UnparkInput(
+        target=TARGET,
+        attempt=1,
+        owner_uid="o",
+        components=(component,),
+        turn=2,
+        data=DATA,
+        report=report,
+        report_done=report,
+    )
+    await park._still_permitted(here, given)
+
+
+async def grown(here: Any, patch: pytest.MonkeyPatch, _report: Report) -> None:
+    plan = PlannedComponent(name="work", api_version="batch/v1", kind="Job", object_name="work", expected_pods=1)
+    given = ScaleInput(
+        target=TARGET, attempt=1, owner_uid="o", plan=(plan,), component="work", min=1, max=4, pods=4, data=DATA
+    )
+
+    async def there(*_: Any) -> list[dict[str, Any]]:
+        return [JOB]
+
+    async def patched(*_: Any, **__: Any) -> bool:
+        return True
+
+    patch.setattr(scale, "read_objects", there)
+    patch.setattr(scale, "_patched", patched)
+    await scale._sized(here, given)
+
+
+async def restarted(here: Any, _patch: pytest.MonkeyPatch, report: Report) -> None:
+    given = BarrierInput(target=TARGET, attempt=1, owner_uid="o", plan=(), in_place=1, data=DATA, report=report)
+    pod: Any = SimpleNamespace(component="work", account="")
+    await barrier._still_permitted(here, given, [pod])
+
+
+@ROW("X4", level="pure")
+@pytest.mark.parametrize("act", [resumed, grown, restarted])
+@pytest.mark.parametrize(
+    ("taken", "granted", "why"),
+    [
+        ("", "s3://data", ""),
+        ("Namespace", "s3://data", "is not enabled"),
+        ("ServiceAccount", "s3://data", "does not let workloads run as it"),
+        ("", "s3://other", "source s3://data/corpus is not granted to namespace team"),
+    ],
+)
+async def test_X4_what_lets_more_pods_run_asks_again_for_each_right(
+    act: Callable[..., Awaitable[None]], taken: str, granted: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, report = Cluster(), Report(sequence=1, phase=Phase.RESUMING, reason=Reason.RESUMED)
+    cluster.there = {key: {} if key[0] == taken else value for key, value in cluster.there.items()}
+    here = site(cluster, granted)
+    if not why:
+        await act(here, monkeypatch, report)
+        return
+    with pytest.raises(Exception, match=why) as refusal:
+        await act(here, monkeypatch, report)
+    assert type(refusal.value).__name__ == "_Refused"
 
 
 @ROW("X4", level="pure")

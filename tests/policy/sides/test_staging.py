@@ -10,13 +10,18 @@ import pytest
 from holdfast.model import OperationKind, Phase, Reason
 from holdfast.model.calls.stage import Staged
 from holdfast.model.entities.queue import Standing
+from holdfast.model.gang.state import Gang
+from holdfast.model.life.facts import Barrier
+from holdfast.model.life.state import Meeting, Operation
 from holdfast.model.spec.mount import Mount
 from holdfast.policy.status.explain import explain_of, status_of
-from holdfast.policy.status.report import conditions, quota_of
+from holdfast.policy.status.report import conditions, quota_of, report_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Retried, Suspended
 from holdfast.policy.values.steps import Sleep
 from holdfast.profiles import lattice
+from holdfast.workflows.operations.dispatch import call_of
+from holdfast.workflows.operations.gang import Meetings
 from tests.policy.lives.life import START, Life, workload
 from tests.policy.status.test_queued import Queued
 
@@ -257,3 +262,24 @@ def test_L14_a_requeue_keeps_its_place_and_gives_it_back_only_if_the_store_must_
     assert one.said[-1] == (3, Standing.ASKS)
     one.told()
     assert made(one) == [1, 2]
+
+
+@ROW("X4", level="pure")
+def test_X4_what_lets_more_pods_run_is_told_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = staged(life()).runs()
+    attempt = one.state.attempt
+    assert attempt is not None
+    state = edit(one.state, attempt=edit(attempt, barrier=Barrier(attempt=1)))
+
+    def sources(argument: Any) -> list[str]:
+        return [each.source for each in argument.data]
+
+    for kind in (OperationKind.CREATE, OperationKind.UNPARK, OperationKind.BARRIER):
+        begun = edit(state, operation=Operation(kind=kind, attempt=1, since=one.now, report=report_of(one.spec, state)))
+        assert sources(call_of(one.spec, begun, "uid", one.now).argument) == [MOUNT.source]
+    gang = Gang(min=1, max=4)
+    spec, attempt = edit(one.spec, gang=gang), edit(attempt, meeting=Meeting(gang=gang))
+    asked = list[Any]()
+    monkeypatch.setattr(Meetings, "_act", lambda _, _name, given, *_rest, **_more: asked.append(given))
+    Meetings()._scaled(spec, state, attempt, edit(gang, max=8), "uid")
+    assert sources(*asked) == [MOUNT.source]
