@@ -5,8 +5,8 @@ What differs from the other profiles, and why:
 - failed, late or missing pods are no failure here: their Job replaces them, and the rendezvous decides whether the
   gang continues without them, is charged, or ends (rows T3, T6, T8, T9, T13);
 - a gang's failure is final (rows T2, T4, T5): its members' own budgets, `gang.maxRestarts`, were the retries;
-- the only loss charged here is that of a member whose gang allows no restarts (row T9): the whole workload is
-  restarted, and charges the workload's budget;
+- a loss is charged here only if no round can follow: the gang allows no restarts (row T9), or another member has
+  succeeded (row T10). The whole workload is restarted, and charges the workload's budget;
 - everything else (objects that cannot be created, or that others delete) is as for plain manifests.
 """
 
@@ -47,7 +47,9 @@ MEMBER_LOST = Rule(
     match=Match(reasons=(Reason.MEMBER_LOST,)),
     action=Action(kind=ActionKind.RESTART, charge=RESTART, grace=False, avoid=NodeAvoidance.PREFER),
 )
-"""The underlying scheduler restarts it (torchelastic-failover.md: "if TE agent launched with max_restarts=0")."""
+"""The underlying scheduler restarts it (torchelastic-failover.md: "if TE agent launched with max_restarts=0").
+
+A loss after a success restarts it too, while a failure ends it: a lost node says nothing against the work."""
 
 JOB_FAILED = Rule(
     name="job-failed",
