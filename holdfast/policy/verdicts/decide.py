@@ -11,6 +11,7 @@ from datetime import datetime
 from holdfast.model import (
     DEADLINE_EXCEEDED,
     ActionKind,
+    AtEnd,
     Attempt,
     Failure,
     FailureClass,
@@ -151,7 +152,9 @@ def _settled(spec: Workload, state: State, now: datetime) -> Decision:
         return Retry(state.intent.note or "a person asked for another try")
     if state.intent.cancel:
         return Release(Reason.CANCEL_REQUESTED, "its deletion was asked for")
-    if state.intent.suspend and state.outcome is Phase.FAILED:
+    # What a JobSet keeps stays, as after its success (row J12). Runs of earlier releases go on as they began.
+    keeps = state.shows_waits and state.policy.deletion.at_end is AtEnd.ACTIVE
+    if state.intent.suspend and state.outcome is Phase.FAILED and not keeps:
         return Release(state.intent.suspend_reason, "its suspension was asked for")
     if state.hold_until is None or now < state.hold_until:
         active = clearing(spec, state)

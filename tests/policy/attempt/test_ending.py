@@ -211,7 +211,40 @@ def test_J12_the_time_may_be_over_while_what_is_active_still_goes():
     assert (one.ended, one.kinds()[-2:]) == (Phase.SUCCEEDED, ["clear", "remove"])
 
 
-@pytest.mark.parametrize("event", [Cancelled(), Retried(), Suspended()])
+@ROW("J12", level="pure")
+@ROW("J15", level="pure")
+@pytest.mark.parametrize("cleared", [True, False])
+@pytest.mark.parametrize("ttl", [HOUR, None])
+def test_J12_a_suspension_removes_nothing_that_is_kept_after_a_failure(ttl: timedelta | None, cleared: bool):
+    one = life(policy(ttl=ttl), hold=True)
+    one.state = edit(one.state, shows_waits=True)
+    ends(one, "failure")
+    if cleared:
+        one.ends(Cleared(done=True))
+    one.tell(Suspended())
+    if not cleared:
+        one.ends(Cleared(done=True))
+    assert (one.state.phase, one.kinds()[-1]) == (Phase.FAILED, "clear")
+    assert not quota(one), "what is active is released all the same"
+    one.after(hours=2)
+    assert ("remove" in one.kinds()) is (ttl is not None)
+
+
+@ROW("A12", level="pure")
+def test_A12_a_suspension_ends_the_hold_of_what_is_kept_whole():
+    one = ends(life(policy(deletion=Deletion())), "failure")
+    one.state = edit(one.state, shows_waits=True)
+    one.tell(Suspended())
+    assert one.kinds()[-1] == "remove"
+
+
+def test_a_run_of_an_earlier_release_still_removes_all_at_a_suspension():
+    one = ends(life(hold=True), "failure")
+    one.tell(Suspended())
+    assert one.kinds()[-2:] == ["clear", "remove"]
+
+
+@pytest.mark.parametrize("event", [Cancelled(), Retried()])
 def test_a_wish_breaks_off_the_deletion_of_what_is_active_and_removes_all(event: Any):
     one = ends(life(hold=True), "failure")
     one.hold = {OperationKind.REMOVE}
