@@ -136,8 +136,8 @@ class Settings:
     timings: dict[str, timedelta | None] = field(default_factory=dict[str, "timedelta | None"])
     """None: never."""
     profile: str | None = None
-    limits: dict[str, int] = field(default_factory=dict[str, int])
-    """Limits of budgets, by their names."""
+    limits: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    """Limits of budgets, by their names; None: no limit."""
     resets: dict[str, timedelta] = field(default_factory=dict[str, timedelta])
     """How long health must last to renew a budget, by budget name."""
     rules: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -236,10 +236,10 @@ def read_duration(text: str, path: str, *, floor: bool = False) -> timedelta | P
         return Problem(path, str(error))
 
 
-def read_retry_limit(text: str, path: str) -> int | Problem:
+def read_retry_limit(text: str, path: str, most: int = RETRIES_MAXIMUM) -> int | Problem:
     """Read a number of retries."""
-    if not re.fullmatch(r"\+?[0-9]{1,9}", text.strip()) or int(text) > RETRIES_MAXIMUM:
-        return Problem(path, f"expected a whole number from 0 to {RETRIES_MAXIMUM}", text)
+    if not re.fullmatch(r"\+?[0-9]{1,10}", text.strip()) or int(text) > most:
+        return Problem(path, f"expected a whole number from 0 to {most}", text)
     return int(text)
 
 

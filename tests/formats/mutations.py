@@ -173,7 +173,7 @@ DIRECTED: dict[str, Spoil] = {
     "a negative duration": annotated("retryPausePeriodDuration", "-5m"),
     "a negative TTL": annotated("successTTLDuration", "-5m"),
     "a retry limit that is none": annotated("retryLimit", "many"),
-    "a retry limit beyond all": annotated("retryLimit", "99999999"),
+    "a retry limit beyond all": annotated("retryLimit", "2147483648"),
     "exit codes that are none": annotated("terminalExitCodes", "1, 256"),
     "exit codes of both sorts": of_job(
         "metadata",

@@ -33,7 +33,7 @@ from holdfast.formats.published import (
     workload_of,
 )
 from holdfast.formats.registry import Format, Resource, is_suspended, managed_by
-from holdfast.formats.settings import TIMING_NAMES, Settings, read_duration, read_retry_limit
+from holdfast.formats.settings import RETRIES_MAXIMUM, TIMING_NAMES, Settings, read_duration, read_retry_limit
 from holdfast.formats.text import Json
 from holdfast.model import PodSet, Policy, Report, Source, Workload
 from holdfast.profiles.appwrapper import POLICY
@@ -53,6 +53,8 @@ DURATIONS: Final = {
     f"{PREFIX}successTTLDuration": "success_ttl",
 }
 RETRY_LIMIT: Final = f"{PREFIX}retryLimit"
+_RETRIES_PUBLISHED: Final = 2**31 - 1
+"""The highest number that AppWrapper's controller takes. Above `RETRIES_MAXIMUM` it counts as no limit."""
 TERMINAL: Final = f"{PREFIX}terminalExitCodes"
 RETRYABLE: Final = f"{PREFIX}retryableExitCodes"
 ANNOTATIONS: Final = (*DURATIONS, RETRY_LIMIT, TERMINAL, RETRYABLE)
@@ -141,9 +143,9 @@ def _policy(annotations: dict[str, str], settings: Settings, defaults: Policy, p
             if isinstance(found, timedelta):
                 settings.timings[field] = found
         elif key == RETRY_LIMIT:
-            found = read_retry_limit(value, path)
+            found = read_retry_limit(value, path, _RETRIES_PUBLISHED)
             if isinstance(found, int):
-                settings.limits[RESTART] = found
+                settings.limits[RESTART] = found if found <= RETRIES_MAXIMUM else None
         elif key in codes:
             found = _exit_codes(value, path)
             if not isinstance(found, Problem):

@@ -98,8 +98,19 @@ def test_annotations_override_the_operators_defaults_and_leave_the_others() -> N
     assert workload.policy.budget("restart").limit == 9
 
 
-@pytest.mark.parametrize(("text", "limit"), [("0", 0), ("5", 5), ("+5", 5), (" 7 ", 7)])
-def test_the_retry_limit(text: str, limit: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("0", 0),
+        ("5", 5),
+        ("+5", 5),
+        (" 7 ", 7),
+        ("1000000", 1_000_000),
+        ("1000001", None),
+        ("2147483647", None),
+    ],
+)
+def test_the_retry_limit(text: str, limit: int | None) -> None:
     assert policy(retryLimit=text).budget("restart").limit == limit
 
 
@@ -127,10 +138,12 @@ def test_a_malformed_duration_is_refused_with_the_annotations_name(annotation: s
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("retryLimit", "-1", "expected a whole number from 0 to 1000000 (found '-1')"),
-        ("retryLimit", "three", "expected a whole number from 0 to 1000000 (found 'three')"),
-        ("retryLimit", "1.5", "expected a whole number from 0 to 1000000"),
-        ("retryLimit", "99999999999", "expected a whole number from 0 to 1000000"),
+        ("retryLimit", "-1", "expected a whole number from 0 to 2147483647 (found '-1')"),
+        ("retryLimit", "three", "expected a whole number from 0 to 2147483647 (found 'three')"),
+        ("retryLimit", "3.0", "expected a whole number from 0 to 2147483647"),
+        ("retryLimit", "2147483648", "expected a whole number from 0 to 2147483647"),
+        ("retryLimit", "1.5", "expected a whole number from 0 to 2147483647"),
+        ("retryLimit", "99999999999", "expected a whole number from 0 to 2147483647"),
         ("terminalExitCodes", "", "expected exit codes from 0 to 255, parted by commas"),
         ("terminalExitCodes", "1,,2", "expected exit codes from 0 to 255"),
         ("terminalExitCodes", "1;2", "expected exit codes from 0 to 255"),
