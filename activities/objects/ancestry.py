@@ -8,21 +8,23 @@ dependents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from holdfast import names
-from holdfast.activities.kube.client import Forbidden, Object, UnknownKind, Unreachable
+from holdfast.activities.kube.client import Forbidden, NotFound, Object, UnknownKind, Unreachable
 from holdfast.activities.kube.each import each
 from holdfast.activities.kube.owners import Ref, owners_of
 from holdfast.activities.kube.raw import mapping
 from holdfast.activities.objects.attempts import attempts_of
-from holdfast.activities.site.site import Site, only_its_kind
+from holdfast.activities.site.site import Site, only_its_kind, user_of
 from holdfast.model.calls.cluster import PlannedComponent, Target
 
 DEPTH: Final = 8
-CONTROLLERS_ASKED: Final = 64
+READ_ALONE: Final = 64
+"""More controllers of one kind are listed once, by the workload's label, which a copy bears too."""
 P = TypeVar("P")
 
 
@@ -58,7 +60,8 @@ async def ancestry(
     kinds = {(one.api_version.rpartition("/")[0], one.kind) for one in plan}
     asked = sorted({one for one in controllers if one is not None and one.uid not in ours})
     unreadable = set[tuple[str, str]]()
-    chains = await each(asked, lambda one: _climb(site, target, one, kinds, ours, unreadable))
+    listed = await _listed(site, target, asked)
+    chains = await each(asked, lambda one: _climb(site, target, one, kinds, ours, listed, unreadable))
     between = {(one.api_version, one.kind) for path, _ in chains for one in path if one.kind != names.ATTEMPT_KIND}
     foreign = {one.uid for one, (_, leads_elsewhere) in zip(asked, chains, strict=True) if leads_elsewhere}
     return Ancestry(frozenset(foreign), frozenset(between))
@@ -73,17 +76,51 @@ async def own_pods(
 ) -> list[P]:
     """Return which of the pods with a workload's labels are its own; only these are waited for or deleted.
 
-    If very many controllers made them, all count as ours: to read each controller would take too long.
-
     Raises:
         Unreachable: if the API server does not answer.
     """
     controllers = {one for pod in pods if (one := made_by(pod)) is not None}
-    if not controllers or len(controllers) > CONTROLLERS_ASKED:
+    if not controllers:
         return list(pods)
     ours = {str(one["metadata"]["uid"]) for one in await attempts_of(site, target)}
     chains = await ancestry(site, target, plan, controllers, ours)
     return [pod for pod in pods if not chains.is_foreign(made_by(pod))]
+
+
+async def _listed(site: Site, target: Target, asked: Iterable[Ref]) -> dict[str, tuple[Ref, ...]]:
+    """Return the owners of objects of which very many of a kind are asked, by uid: to read each would take too long.
+
+    Raises:
+        Unreachable: if the API server does not answer.
+    """
+    counts = Counter((one.api_version, one.kind) for one in asked if site.links.get(one.uid) is None)
+    found = dict[str, tuple[Ref, ...]]()
+    for api_version, kind in [one for one, count in counts.items() if count > READ_ALONE]:
+        for uid, owners in await _list(site, target, api_version, kind):
+            site.links.put(uid, owners)
+            found[uid] = owners
+    return found
+
+
+async def _list(site: Site, target: Target, api_version: str, kind: str) -> list[tuple[str, tuple[Ref, ...]]]:
+    """Return uid and owners of all objects of a kind with the workload's label; empty if they cannot be listed."""
+
+    def owned(found: Object) -> tuple[str, tuple[Ref, ...]]:
+        return found["metadata"]["uid"], owners_of(found["metadata"])
+
+    labels = f"{names.LABEL_WORKLOAD_UID}={target.workload_uid}"
+    for user in (user_of(target), ""):
+        try:
+            listed = await site.kube.list(
+                api_version, kind, target.namespace, labels=labels, keep=owned, impersonate=user
+            )
+        except (Forbidden, NotFound):
+            continue
+        except Unreachable as error:
+            await only_its_kind(site, target, error)
+        else:
+            return listed["items"]
+    return []
 
 
 async def _climb(
@@ -92,6 +129,7 @@ async def _climb(
     ref: Ref,
     kinds: Collection[tuple[str, str]],
     ours: Set[str],
+    listed: Mapping[str, tuple[Ref, ...]],
     unreadable: set[tuple[str, str]],
 ) -> tuple[list[Ref], bool]:
     """Return the objects between a pod and the workload, and whether the chain ends outside the workload.
@@ -102,7 +140,7 @@ async def _climb(
     for _ in range(DEPTH):
         if ref.uid in ours:
             return path, False
-        owners = site.links.get(ref.uid)
+        owners = site.links.get(ref.uid) or listed.get(ref.uid)
         labelled = True
         if owners is None:
             found = await _read(site, target, ref, unreadable)

@@ -11,7 +11,7 @@ from holdfast import names
 from holdfast.activities.kube.client import Forbidden, UnknownKind, Unreachable
 from holdfast.activities.kube.each import AT_ONCE
 from holdfast.activities.kube.owners import KINDS_KEPT, NAMESPACES_KEPT, Between, Links, Ref, named
-from holdfast.activities.objects.ancestry import Ancestry, ancestry
+from holdfast.activities.objects.ancestry import READ_ALONE, Ancestry, ancestry, own_pods
 from holdfast.activities.site.site import Site
 from holdfast.model.calls.cluster import PlannedComponent, Target
 from holdfast.worker.watch.seen import pod_seen
@@ -40,6 +40,9 @@ class There:
     """Whether the API server answers nothing else either."""
     links: Links = field(default_factory=Links)
     reads: list[str] = field(default_factory=list)
+    lists: list[str] = field(default_factory=list)
+    unlisted: Exception | None = None
+    """The error of each list."""
 
     def put(self, ref: Ref, *owners: Ref, labelled: bool = True) -> Ref:
         references = [{"apiVersion": a, "kind": k, "name": n, "uid": u} for a, k, n, u in owners]
@@ -56,6 +59,19 @@ class There:
             raise self.passing.pop(name)
         return self.objects.get(name)
 
+    async def list(self, _version: str, kind: str, _namespace: str, *, keep: Any, **_: Any) -> dict[str, Any]:
+        self.lists.append(kind)
+        if self.unlisted is not None:
+            raise self.unlisted
+        return {"items": [keep(one) for one in self.objects.values() if one["metadata"]["labels"]]}
+
+    @property
+    def gathered(self) -> There:
+        return self
+
+    async def of(self, *_: Any) -> list[dict[str, Any]]:
+        return [{"metadata": {"uid": "attempt-uid"}}]
+
     @property
     def kube(self) -> There:
         return self
@@ -66,7 +82,7 @@ class There:
             raise Unreachable(503, "", "etcd has no leader")
         return {"metadata": {"name": name}}
 
-    async def of(self, plan: PlannedComponent, *refs: Ref) -> Ancestry:
+    async def chains(self, plan: PlannedComponent, *refs: Ref) -> Ancestry:
         return await ancestry(cast("Site", self), TARGET, (plan,), refs, {"attempt-uid", "train-uid", "serve-uid"})
 
 
@@ -78,7 +94,7 @@ def ref(kind: str, name: str, api: str = "batch/v1") -> Ref:
 async def test_D26_pods_of_a_copied_job_are_anothers_and_those_of_its_own_are_not_asked_about() -> None:
     there = There()
     copy = there.put(ref("Job", "copy"))
-    assert (await there.of(JOB, copy, ref("Job", "train"))).foreign == {"copy-uid"}
+    assert (await there.chains(JOB, copy, ref("Job", "train"))).foreign == {"copy-uid"}
     assert there.reads == ["copy"]
 
 
@@ -88,9 +104,9 @@ async def test_D26_a_copied_deployments_pods_are_known_through_their_replica_set
     theirs, ours = ref("ReplicaSet", "copy-1", "apps/v1"), ref("ReplicaSet", "serve-1", "apps/v1")
     there.put(theirs, there.put(ref("Deployment", "copy", "apps/v1")))
     there.put(ours, ref("Deployment", "serve", "apps/v1"))
-    found = await there.of(SERVE, theirs, ours)
+    found = await there.chains(SERVE, theirs, ours)
     assert (found.foreign, found.between) == ({"copy-1-uid"}, {("apps/v1", "ReplicaSet")})
-    await there.of(SERVE, ours)
+    await there.chains(SERVE, ours)
     assert there.reads.count("serve-1") == 1, "who owns what has an owner is asked once"
 
 
@@ -98,7 +114,7 @@ async def test_D26_a_copied_deployments_pods_are_known_through_their_replica_set
 async def test_D26_pods_whose_labels_alone_were_copied_into_anothers_template_are_anothers() -> None:
     there = There()
     other = there.put(ref("DaemonSet", "other", "apps/v1"), labelled=False)
-    assert (await there.of(JOB, other)).foreign == {"other-uid"}
+    assert (await there.chains(JOB, other)).foreign == {"other-uid"}
 
 
 @D26
@@ -106,7 +122,7 @@ async def test_D26_what_cannot_be_read_is_gone_or_has_lost_its_owner_proves_noth
     there = There(refused={"secret": Forbidden(403, "", ""), "old": UnknownKind(404, "", "")})
     orphan = there.put(ref("ReplicaSet", "orphan", "apps/v1"))
     unsure = (ref("Trainer", "secret"), ref("Trainer", "old"), ref("Job", "gone"), orphan)
-    assert (await there.of(SERVE, *unsure)).foreign == frozenset()
+    assert (await there.chains(SERVE, *unsure)).foreign == frozenset()
 
 
 BROKEN = [Unreachable(500, "", "conversion webhook failed"), Unreachable(503, "", "no server"), Unreachable(0, "", "")]
@@ -117,8 +133,42 @@ BROKEN = [Unreachable(500, "", "conversion webhook failed"), Unreachable(503, ""
 async def test_D26_a_kind_whose_own_server_is_down_proves_nothing_and_stops_no_look(error: Unreachable) -> None:
     jobs = [ref("Trainer", f"copy-{number}", "example.com/v1") for number in range(100)]
     there = There(refused={one.name: error for one in jobs})
-    assert (await there.of(JOB, *jobs)).foreign == frozenset()
+    assert (await there.chains(JOB, *jobs)).foreign == frozenset()
     assert len(there.reads) <= 2 * AT_ONCE, "once it is known, no further object of the kind is asked for"
+
+
+def copies_of(there: There, number: int) -> tuple[list[Ref], Ref]:
+    """Return so many Jobs of the workload, and a copy that somebody made of one of them."""
+    attempt = ref(names.ATTEMPT_KIND, "attempt", names.API_VERSION)
+    return [there.put(ref("Job", f"w-{index}"), attempt) for index in range(number)], there.put(ref("Job", "copy"))
+
+
+@D26
+async def test_D26_of_very_many_jobs_a_copy_is_still_known_and_none_is_read_alone() -> None:
+    there = There()
+    jobs, copy = copies_of(there, READ_ALONE + 1)
+    for _ in range(2):
+        own = await own_pods(cast("Site", there), TARGET, (JOB,), [*jobs, copy], lambda one: one)
+        assert own == jobs
+    assert (there.lists, there.reads) == (["Job"], ["copy"]), "whose owners are known is asked no more"
+
+
+@D26
+@pytest.mark.parametrize("error", [Forbidden(403, "", ""), UnknownKind(404, "", ""), Unreachable(503, "", "down")])
+async def test_D26_where_very_many_jobs_cannot_be_listed_each_is_read(error: Exception) -> None:
+    there = There(unlisted=error)
+    jobs, copy = copies_of(there, READ_ALONE + 1)
+    own = await own_pods(cast("Site", there), TARGET, (JOB,), [*jobs, copy], lambda one: one)
+    assert own == jobs
+    assert len(there.reads) == len(jobs) + 1
+
+
+@D26
+async def test_D26_nothing_is_said_of_very_many_jobs_while_the_api_server_does_not_answer() -> None:
+    there = There(unlisted=Unreachable(0, "", "away"), away=True)
+    jobs, copy = copies_of(there, READ_ALONE + 1)
+    with pytest.raises(Unreachable):
+        await own_pods(cast("Site", there), TARGET, (JOB,), [*jobs, copy], lambda one: one)
 
 
 @D26
@@ -127,7 +177,7 @@ async def test_D26_nothing_is_said_of_pods_while_the_api_server_answers_nothing(
     job = ref("Job", "copy")
     there = There(refused={"copy": Unreachable(status, "", "away")}, away=status in {0, 503})
     with pytest.raises(Unreachable):
-        await there.of(JOB, job)
+        await there.chains(JOB, job)
 
 
 @D26
@@ -135,10 +185,10 @@ async def test_D26_an_error_that_passes_makes_no_pod_of_anothers_ours() -> None:
     """Pods that count as the workload's are deleted with it."""
     there = There(passing={"copy": Unreachable(503, "", "etcd has no leader")})
     copy = there.put(ref("Job", "copy"))
-    assert (await there.of(JOB, copy)).foreign == {"copy-uid"}
+    assert (await there.chains(JOB, copy)).foreign == {"copy-uid"}
     there = There(refused={"copy": Unreachable(503, "", "etcd has no leader")})
     with pytest.raises(Unreachable):  # Nothing else serves Jobs.
-        await there.of(JOB, there.put(ref("Job", "copy")))
+        await there.chains(JOB, there.put(ref("Job", "copy")))
 
 
 @D27
@@ -161,7 +211,7 @@ async def test_D27_what_stands_between_a_component_and_its_pods_is_learned_from_
 async def test_D27_a_pod_that_a_claim_owns_makes_no_claim_stand_between() -> None:
     there, learned = There(), Between()
     claim = there.put(ref("PersistentVolumeClaim", "scratch", "v1"), ref("Job", "train"))
-    found = await there.of(JOB, claim)
+    found = await there.chains(JOB, claim)
     assert found.between == {("v1", "PersistentVolumeClaim")}
     creates = {("v1", "ReplicationController"), ("v1", "Pod")}
     other = {("v1", kind) for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount")}
