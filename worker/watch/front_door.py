@@ -518,7 +518,10 @@ class FrontDoor:
                 continue
             uid, kind = str(memo.get(names.MEMO_UID) or ""), str(memo.get(names.MEMO_KIND) or "")
             if memo.get(names.MEMO_APPLIED) and kind in kinds and uid not in self._seen:
-                await self._end(one, uid, kind)
+                try:
+                    await self._end(one, uid, kind)
+                except KubeError as error:  # It may exist. One that cannot be read keeps no other from its turn.
+                    Log.warning("a custom resource cannot be read", workflow_id=one.id, why=error.message)
         for uid in living.values():
             self._hurry(uid)
 

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.converter import DataConverter
 
 from holdfast import names
-from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError, NotFound
+from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError, NotFound, Unreachable
 from holdfast.formats.appwrapper import reader
 from holdfast.model import Phase, Reason
 from holdfast.policy.entities.front_door import Act, Run, Verdict
@@ -346,6 +346,32 @@ async def test_F7_a_memo_that_cannot_be_read_and_an_id_of_ones_own_hold_up_no_co
     door = _door(cast("Any", _Nothing()), temporal)
     await door._audit(frozenset({KIND[1]}))
     assert temporal.told == [ORPHAN]
+
+
+class _Broken(_Nothing):
+    """A cluster that has one resource of which nothing can be said, for a reason that stays."""
+
+    def __init__(self, error: KubeError) -> None:
+        self._error = error
+
+    async def get(self, *key: str) -> dict[str, Any]:
+        if key[2] == "broken":
+            raise self._error
+        return await super().get(*key)
+
+
+@ROW("D2", level="pure")
+@pytest.mark.parametrize("error", [KubeError(400, "BadRequest", "bad"), Unreachable(500, "", "webhook failed")])
+async def test_D2_a_resource_that_cannot_be_read_holds_up_no_comparison(error: KubeError) -> None:
+    temporal = _Temporal(_running("workload/c/ns/broken"), _running(ORPHAN))
+    door = _door(cast("Any", _Broken(error)), temporal)
+    raw = resource()
+    item = resource_reader(KIND, OURS)(raw)
+    assert item is not None
+    door._seen[item.uid] = item
+    await door._audit(frozenset({KIND[1]}))
+    assert temporal.told == [ORPHAN], "it may exist"
+    assert item.uid in door._due
 
 
 class _Described(_Temporal):
