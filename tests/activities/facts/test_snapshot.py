@@ -390,3 +390,25 @@ def test_the_plan_of_a_newer_release_is_read_too():
     wire = one.model_dump(mode="json", by_alias=True)
     newer = {**wire, "status": {**wire["status"], "suspended": ["Held"]}, "priority": 3}
     assert plan_of({"spec": {"plan": [newer]}}) == plan
+
+
+def ends_in(year: int) -> dict[str, Any]:
+    """Return a pod of a Job that has failed at noon of the last day of a year, as its node's clock has it."""
+    ended = terminated(1)
+    ended["state"]["terminated"]["finishedAt"] = f"{year}-12-31T12:00:00Z"
+    return pod("p", "Failed", containerStatuses=[ended])
+
+
+@pytest.mark.row("D22", level="pure")
+@pytest.mark.parametrize("year", [2025, NOW.year, 2999])
+def test_D22_a_failure_that_has_not_come_yet_is_dated_by_its_pod_and_delays_nothing(year: int) -> None:
+    job = {**component("work-0"), "spec": {"parallelism": 1, "completions": 1, "backoffLimit": 6}}
+    seen = look(ends_in(year), objects={"work": job})
+    (failure,) = seen.failures
+    until = seen.components["work"].backs_off_until
+    if year < NOW.year:
+        assert until is not None
+        assert failure.time < until < NOW
+    else:
+        assert (failure.time, until) == (time(2), None)
+        assert look(ends_in(year), objects={"work": job}, at=NOW + timedelta(minutes=1)).failures == (failure,)
