@@ -12,6 +12,9 @@ from holdfast import names
 from holdfast.model import Component, ObjectRef, Payload, StatusRule
 from holdfast.model.spec.mount import VOLUME_PREFIX
 
+_SUFFIX = 6
+"""How many characters a name has after its `generateName`."""
+
 
 class AnchorKind(Payload):
     """A kind of custom resource."""
@@ -157,7 +160,17 @@ def object_name(metadata: dict[str, Any], salt: str) -> str:
     given = metadata.get("name")
     if given:
         return str(given)
-    return str(metadata["generateName"])[:240] + hashlib.sha256(salt.encode()).hexdigest()[:6]
+    return _prefix(metadata) + hashlib.sha256(salt.encode()).hexdigest()[:_SUFFIX]
+
+
+def has_name(metadata: dict[str, Any], name: str) -> bool:
+    """Whether an object of this name is that of a template with this metadata, whatever the salt was."""
+    given = metadata.get("name")
+    return name == given if given else name[:-_SUFFIX] == _prefix(metadata)
+
+
+def _prefix(metadata: dict[str, Any]) -> str:
+    return str(metadata["generateName"])[:240]
 
 
 def copies_ref(component: Component) -> ObjectRef:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from holdfast.model import Stage, State, Workload
+from holdfast.model.calls.plan import has_name
 from holdfast.model.life.report import Entry
 from holdfast.policy.attempt.health import REMOVING
 
@@ -21,12 +22,19 @@ def unlisted(spec: Workload, state: State) -> tuple[Entry, ...]:
         return ()
     if state.outcome is None and attempt.stage not in REMOVING:
         return ()
-    others = {one.template["metadata"].get("name") for one in spec.components if not is_entry(one.template)}
+    services = [one.template for one in spec.components if _is_service(one.template)]
+    peers = [one["metadata"] for one in services if not is_entry(one)]
     return tuple(
         Entry(name=one.name, uid=one.uid)
         for one in attempt.objects
-        if (one.api_version, one.kind) == ("v1", "Service") and one.uid and one.name not in others
+        if (one.api_version, one.kind) == ("v1", "Service")
+        and one.uid
+        and not any(has_name(metadata, one.name) for metadata in peers)
     )
+
+
+def _is_service(template: Mapping[str, Any]) -> bool:
+    return (template.get("apiVersion"), template.get("kind")) == ("v1", "Service")
 
 
 def is_entry(template: Mapping[str, Any]) -> bool:
@@ -35,7 +43,7 @@ def is_entry(template: Mapping[str, Any]) -> bool:
     Pods need these names to the end, to save their state together.
     """
     spec = template.get("spec")
-    if (template.get("apiVersion"), template.get("kind")) != ("v1", "Service") or not isinstance(spec, dict):
+    if not _is_service(template) or not isinstance(spec, dict):
         return False
     fields = cast("dict[str, Any]", spec)
     return bool(fields.get("selector")) and fields.get("clusterIP") != "None"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.model import AtEnd, Component, Deletion, ObjectRef, OperationKind, Phase, Stage
+from holdfast.model.calls.plan import object_name
 from holdfast.model.life.report import Entry
 from holdfast.policy.status.registry import unlisted
 from holdfast.policy.status.report import report_of
@@ -40,7 +41,7 @@ class Served(Elements):
                 ObjectRef(
                     api_version=one.template["apiVersion"],
                     kind=one.template["kind"],
-                    name=one.template["metadata"]["name"],
+                    name=object_name(one.template["metadata"], f"uid/{attempt.number}/{one.name}"),
                     uid=f"uid-{one.name}-{attempt.number}",
                 )
                 for one in self.spec.components
@@ -89,6 +90,22 @@ def test_L30_what_only_names_pods_for_each_other_stays_until_they_go():
     one = life(service("peers", clusterIP="None"), service("foreign", selector={}), service("web"))
     ends(one, "failure")
     assert listed(one) == {"web"}
+
+
+def test_L30_one_that_has_the_name_of_its_own_job_leaves_as_every_other():
+    one = life(service("driver").model_copy(update={"name": "clients"}))
+    ends(one, "failure")
+    assert listed(one) == {"driver"}
+
+
+def test_L30_one_without_a_name_of_its_own_is_known_by_its_prefix():
+    peers = service("peers", clusterIP="None")
+    unnamed = peers.model_copy(
+        update={"template": {**peers.template, "metadata": {"generateName": "peers-"}}},
+    )
+    one = life(unnamed, service("web"))
+    ends(one, "failure")
+    assert listed(one) == {"web"}, "the pods need the names of their peers to the end"
 
 
 def test_L30_a_status_is_not_told_again_for_that_alone():
