@@ -230,6 +230,8 @@ class Intent(Payload):
 
     suspend: bool = False
     suspend_reason: Reason = Reason.SUSPEND_REQUESTED
+    by_hand: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether a signal suspended it: its custom resource does not resume it (rows F4, F7, F8)."""
     cancel: bool = False
     cancel_reason: Reason = Reason.CANCEL_REQUESTED
     retry: bool = False

@@ -114,7 +114,7 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             reason = Reason.PREEMPTED if preempted else Reason.SUSPEND_REQUESTED
             until = [intent.within] if intent.suspend and intent.within is not None else []
             until += [now + timedelta(seconds=min(max(0.0, within), _LONGEST))] if within is not None else []
-            wish = edit(intent, suspend=True, suspend_reason=reason, note=note)
+            wish = edit(intent, suspend=True, suspend_reason=reason, note=note, by_hand=state.shows_waits)
             state = edit(state, intent=edit(wish, within=min(until, default=None), checkpoint=False))
             there = state.attempt is not None and state.attempt.stage is not Stage.GONE
             if preempted and there and state.preempted_at is None and state.outcome is not Phase.SUCCEEDED:
@@ -124,8 +124,9 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             if state.asked is not None and intent.suspend and awaits_kueue(state):
                 kind = state.asked.kind
                 why = f"resume was asked for, but Kueue has not admitted it: spec.suspend of its {kind} is true"
+                state = edit(state, intent=edit(intent, by_hand=False))  # Once Kueue admits it, it begins.
                 return cause(state, Reason.RESUMED, why, now)
-            state = edit(state, intent=edit(intent, suspend=False, note="", within=None))
+            state = edit(state, intent=edit(intent, suspend=False, by_hand=False, note="", within=None))
             if state.checkpoint is not None and state.checkpoint.answered:
                 # The next suspension asks for a new checkpoint.
                 state = edit(state, checkpoint=edit(state.checkpoint, answered=False))
@@ -288,6 +289,7 @@ def _asked(state: State, asked: Asked, now: datetime) -> State:
     """Return the state after a look at what its custom resource asks for; the latest generation applies.
 
     Only a change of `spec.suspend` is a request. Without one, what a user has asked for meanwhile stays (rows F4, F7).
+    Kueue changes it too, as it evicts and as it admits again: neither takes back what a signal has suspended (row F8).
     """
     before = state.asked
     if before is not None and asked.generation <= before.generation:
@@ -299,7 +301,11 @@ def _asked(state: State, asked: Asked, now: datetime) -> State:
         return state
     note = f"spec.suspend of its {asked.kind} is {str(asked.suspend).lower()}"
     note += f"; its spec was last changed by {asked.by}" if asked.by else ""
-    return _wished(state, Suspended(note) if asked.suspend else Resumed(note), now)
+    if state.intent.by_hand:
+        reason = Reason.SUSPEND_REQUESTED if asked.suspend else Reason.RESUMED
+        return cause(state, reason, f"{note}; it stays suspended until `holdfast resume`", now)
+    state = _wished(state, Suspended(note) if asked.suspend else Resumed(note), now)
+    return edit(state, intent=edit(state.intent, by_hand=False))
 
 
 def _is_revived(attempt: Attempt, phase: Phase, observation: Observation) -> bool:

@@ -250,7 +250,7 @@ def _why(spec: Workload, state: State) -> str:
         return f"{why}; {waits}" if waits and state.unhealthy.failure.reason in _REMEDIES else why
     if waits:
         return waits
-    if state.phase is Phase.SUSPENDED and awaits_kueue(state):
+    if _is_kueues(state):
         return f"it waits for Kueue to admit it to queue {spec.queue}"
     attempt = state.attempt
     if state.reason is Reason.SUFFICIENT_PODS_READY and attempt is not None and attempt.stage is Stage.SUBMITTED:
@@ -579,6 +579,11 @@ def _alone(spec: Workload, state: State, ruling: Ruling) -> str:
     return f"{what} ({charge} {used + 1}" + (f" of {budget.limit})" if budget.limit is not None else ")")
 
 
+def _is_kueues(state: State) -> bool:
+    """Whether Kueue alone resumes it; what a signal suspended, first a person does (row F8)."""
+    return state.phase is Phase.SUSPENDED and awaits_kueue(state) and not state.intent.by_hand
+
+
 def _unblock(spec: Workload, state: State) -> str:
     attempt, retry, cancel = state.attempt, _command("retry", spec), _command("cancel", spec)
     if state.held is not None:
@@ -589,7 +594,7 @@ def _unblock(spec: Workload, state: State) -> str:
         return f"whoever operates the cluster must serve that version again (its CustomResourceDefinition); or {cancel}"
     if is_at_nothing(state):
         return f"scale it up again (`kubectl scale`), or {cancel}"
-    if state.phase is Phase.SUSPENDED and awaits_kueue(state):
+    if _is_kueues(state):
         see = f"`kubectl -n {spec.namespace} describe workloads.kueue.x-k8s.io` says what it lacks"
         return f"free quota in Kueue's queue {spec.queue}, or wait: {see}"
     if state.phase is Phase.SUSPENDED and state.intent.suspend:

@@ -12,7 +12,8 @@ from holdfast.policy.loop.operations import begin
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.loop.turn import landed
 from holdfast.policy.status.explain import explain_of, status_of
-from holdfast.policy.values.events import Observed, SourceSeen, Suspended
+from holdfast.policy.values.edit import edit
+from holdfast.policy.values.events import Observed, Resumed, SourceSeen, Suspended
 from holdfast.policy.values.steps import Run
 from holdfast.workflows.operations.dispatch import call_of, deletes_anchor, made_of, target_of
 from tests.policy.lives.life import Life, workload
@@ -73,6 +74,35 @@ def test_F7_only_a_change_of_it_is_a_wish_so_that_a_persons_own_stands() -> None
     state = fold(state, SourceSeen(asked(2, suspend=False)), one.now)
     assert state.intent.suspend, "its generation rose for another reason"
     assert state.asked == asked(2, suspend=False)
+
+
+@ROW("F8", level="pure")
+@pytest.mark.parametrize("preempted", [False, True])
+@pytest.mark.parametrize("kueue_first", [False, True])
+def test_F8_what_a_signal_suspended_kueue_does_not_resume(*, preempted: bool, kueue_first: bool) -> None:
+    one = life()
+    one.runs()
+    state = edit(one.state, shows_waits=True)  # As every run does that begins now.
+    by_hand, evicted = Suspended("by hand", preempted=preempted), SourceSeen(asked(2, suspend=True))
+    for event in (evicted, by_hand) if kueue_first else (by_hand, evicted):
+        state = fold(state, event, one.now)
+    state = fold(state, SourceSeen(asked(3, suspend=False)), one.now)
+    assert (state.intent.suspend, state.intent.note) == (True, "by hand")
+    assert state.causes[-1].message == (
+        "spec.suspend of its Train is false; it stays suspended until `holdfast resume`"
+    )
+    assert not fold(state, Resumed("done"), one.now).intent.suspend
+
+
+@ROW("F8", level="pure")
+def test_F8_a_resume_before_kueue_admits_it_leaves_the_rest_to_kueue() -> None:
+    one = life()
+    one.runs()
+    state = edit(one.state, shows_waits=True, kueue_admits=True)
+    for event in (Suspended("by hand"), SourceSeen(asked(2, suspend=True)), Resumed("done")):
+        state = fold(state, event, one.now)
+    assert state.intent.suspend, "Kueue has not admitted it"
+    assert not fold(state, SourceSeen(asked(3, suspend=False)), one.now).intent.suspend
 
 
 @ROW("F7", level="pure")
