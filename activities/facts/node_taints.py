@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from holdfast import names
 from holdfast.activities.kube.raw import annotated, mapping, mappings, one_line, time_of
@@ -14,14 +14,29 @@ from holdfast.model.words import TEXT_KEPT
 from holdfast.policy.nodes.fence import once_off
 
 Patch = dict[str, Any]
+WIPE: Final = "wipe"
+"""The taint's value on a node that was asked to be wiped: a provisioner that begins anew wipes it."""
+HELD: Final = "held"
+"""Its value on a node that nobody asked to be wiped: it waits for a person."""
 
 
-def quarantine(node: Mapping[str, Any], installation: str) -> Patch | None:
-    """Return the patch that keeps new pods off a node that will be wiped; None if the node has it already."""
-    key = names.quarantine_taint(installation)
-    if any(one.get("key") == key for one in _taints(node)):
+def quarantine(node: Mapping[str, Any], installation: str, value: str = WIPE) -> Patch | None:
+    """Return the patch that keeps new pods off a node; None if it is there already.
+
+    A node that is to be wiped is not held instead. One that is held may be asked to be wiped.
+    """
+    there = quarantined(node, installation)
+    if there is not None and (there == WIPE or value != WIPE):
         return None
-    return {"spec": {"taints": [*_taints(node), {"key": key, "value": "wipe", "effect": "NoSchedule"}]}}
+    key = names.quarantine_taint(installation)
+    others = [one for one in _taints(node) if one.get("key") != key]
+    return {"spec": {"taints": [*others, {"key": key, "value": value, "effect": "NoSchedule"}]}}
+
+
+def quarantined(node: Mapping[str, Any], installation: str) -> str | None:
+    """Return the value of a node's quarantine; None if it is in none."""
+    key = names.quarantine_taint(installation)
+    return next((str(one.get("value") or "") for one in _taints(node) if one.get("key") == key), None)
 
 
 def let_go(node: Mapping[str, Any], installation: str) -> Patch | None:

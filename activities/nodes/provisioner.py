@@ -175,7 +175,7 @@ async def _done(
     same = node is not None and node["metadata"]["uid"] == request.uid
     if request.uid and not same and request.action is not NodeAction.BOOT:  # A machine may join as a new node.
         if request.action is NodeAction.WIPE and node is not None:  # Its drives may be those that were not wiped.
-            await _quarantine(site, request.node, node["metadata"]["uid"])
+            await _quarantine(site, request.node, node["metadata"]["uid"], node_taints.HELD)
             raise _Gone("; the node that has it is in quarantine until it is released")
         raise _Gone
     if request.fence:
@@ -302,8 +302,8 @@ def _living(pod: Mapping[str, Any]) -> str | None:
     return f"{metadata.get('namespace')}/{metadata.get('name')}"
 
 
-async def _quarantine(site: Site, name: str, uid: str) -> None:
-    await _change(site, name, uid, lambda raw: node_taints.quarantine(raw, site.installation))
+async def _quarantine(site: Site, name: str, uid: str, value: str = node_taints.WIPE) -> None:
+    await _change(site, name, uid, lambda raw: node_taints.quarantine(raw, site.installation, value))
 
 
 async def _let_go(site: Site, request: NodeRequest) -> None:

@@ -9,8 +9,8 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 
 from holdfast import names
+from holdfast.activities.facts.node_taints import WIPE, quarantined
 from holdfast.activities.kube.client import Kube
-from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.model.entities.provisioner import NodeAction, NodeRequest, ProvisionerState, Quarantine
 from holdfast.policy.entities.health import MARK
 from holdfast.worker.runtime.settings import Settings
@@ -88,41 +88,48 @@ async def begin_provisioner(client: Client, settings: Settings, uid: str, state:
 async def provisioner_state(kube: Kube, cluster: str, uid: str, installation: str) -> ProvisionerState | None:
     """Return the initial state of a provisioner: the wipes that the nodes' quarantine taints show as pending.
 
-    A node in quarantine must be wiped before it takes pods again. Fences need no state: the node monitor asks again.
+    A node that was asked to be wiped must be before it takes pods again. Fences need no state: the node monitor asks
+    again.
 
     Raises:
         KubeError: if the cluster does not answer, or refuses.
     """
-    key = names.quarantine_taint(installation)
-    listed = await kube.list("v1", "Node", keep=lambda node: node if _is_tainted(node, key) else None)
-    return state_from(listed["items"], cluster, uid, datetime.now(UTC))
+    listed = await kube.list(
+        "v1", "Node", keep=lambda node: node if quarantined(node, installation) is not None else None
+    )
+    return state_from(listed["items"], cluster, uid, installation, datetime.now(UTC))
 
 
-def state_from(nodes: list[dict[str, Any]], cluster: str, uid: str, now: datetime) -> ProvisionerState | None:
-    """Return the same from the Node objects in quarantine. Pure."""
+def state_from(
+    nodes: list[dict[str, Any]], cluster: str, uid: str, installation: str, now: datetime
+) -> ProvisionerState | None:
+    """Return the same from the Node objects in quarantine. Pure.
+
+    A node that is only held is not wiped: it has the name of one that was to be, and nobody asked for its drives.
+    """
     if not nodes:
         return None
-    held = sorted((node["metadata"] for node in nodes), key=lambda metadata: str(metadata["name"]))
+    held = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     wipes = tuple(
         NodeRequest(
             number=number,
-            node=str(metadata["name"]),
+            node=str(node["metadata"]["name"]),
             action=NodeAction.WIPE,
             at=now,
             why=_FOUND,
             by=MARK,
-            uid=str(metadata["uid"]),
+            uid=str(node["metadata"]["uid"]),
         )
-        for number, metadata in enumerate(held, start=1)
+        for number, node in enumerate((one for one in held if quarantined(one, installation) == WIPE), start=1)
     )
+    asked = {wipe.node for wipe in wipes}
+    waits = {
+        name: "wipe" if name in asked else "its release" for name in (str(one["metadata"]["name"]) for one in held)
+    }
     return ProvisionerState(
         cluster=cluster,
         cluster_uid=uid,
         last=len(wipes),
         pending=wipes,
-        quarantined={wipe.node: Quarantine(since=now, why=f"waits for wipe: {_FOUND}") for wipe in wipes},
+        quarantined={name: Quarantine(since=now, why=f"waits for {what}: {_FOUND}") for name, what in waits.items()},
     )
-
-
-def _is_tainted(node: dict[str, Any], key: str) -> bool:
-    return any(taint.get("key") == key for taint in mappings(mapping(node.get("spec")).get("taints")))

@@ -49,6 +49,18 @@ def test_L15_a_quarantine_is_put_on_and_taken_off_and_others_taints_stay():
 
 
 @ROW("L15", level="pure")
+def test_L15_who_is_held_may_be_asked_to_be_wiped_and_who_is_to_be_wiped_is_not_held_instead():
+    raw = node(OTHERS)
+    held = after(raw, node_taints.quarantine(raw, "us", node_taints.HELD))
+    assert held["spec"]["taints"] == [OTHERS, {**QUARANTINE, "value": "held"}]
+    assert node_taints.quarantine(held, "us", node_taints.HELD) is None
+    wiped = after(held, node_taints.quarantine(held, "us"))
+    assert wiped["spec"]["taints"] == [OTHERS, QUARANTINE]
+    assert node_taints.quarantine(wiped, "us", node_taints.HELD) is None
+    assert after(held, node_taints.let_go(held, "us")) == raw
+
+
+@ROW("L15", level="pure")
 def test_L15_the_out_of_service_taint_is_taken_off_only_where_we_have_put_it():
     raw = node(OTHERS)
     fenced = after(raw, node_taints.fence(raw, "us", AT, "off"))

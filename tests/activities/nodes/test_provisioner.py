@@ -214,6 +214,8 @@ async def test_L15_a_node_that_replaces_one_whose_wipe_is_pending_is_not_wiped_a
     kept = f"{gone}; the node that has it is in quarantine until it is released"
     assert await tried(service, cluster, request(NodeAction.WIPE)) == (Result.REFUSED, kept)
     assert cluster.log == [QUARANTINE]
+    (taint,) = cluster.node["spec"]["taints"]
+    assert taint["value"] == "held", "a provisioner that begins anew does not wipe it"
     released = request(NodeAction.RELEASE, uid="v", why="new disks")
     assert await tried(None, cluster, released) == (Result.DONE, "it takes pods again")
     cluster.node = None
