@@ -9,7 +9,7 @@ Temporal starts one run of an id, and rejects the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,7 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.entities.executions import PastRun, described, past_runs
@@ -57,9 +57,13 @@ from holdfast.workflows.start import keywords
 _ANSWER: Final = timedelta(seconds=5)
 _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
+"""Workloads that are queried at the same time."""
+_TRIES: Final = 20
+"""How often a graph's workload that does not answer is asked once its graph has begun."""
+_PAUSE: Final = 1.0
+"""Seconds between two such tries."""
 _CUT_OFF: Final = frozenset({WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT})
 """How a workflow closes that has not removed its workload."""
-"""Workloads that are queried at the same time."""
 _SKEW: Final = timedelta(minutes=5)
 """How far the clock of a graph's submitter may be ahead of the server's."""
 
@@ -112,7 +116,7 @@ async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
         RPCError: if Temporal does not answer.
     """
     graph, known, cancelled, memo = await graph_document(client, workflow_id)
-    found = await _workloads(client, graph, graph.items)
+    found = await _workloads(client, graph)
     state = rebuilt(graph, known, found, cancelled)
     begin = partial(
         _begin_document,
@@ -124,12 +128,7 @@ async def prepare_graph(client: Client, workflow_id: str) -> Start | None:
 
     async def start() -> None:
         await begin()
-        left = [name for name, workload in found.items() if not workload.is_over]
-        later = await _workloads(client, graph, left, all_answer=False)
-        handle = client.get_workflow_handle(workflow_id)
-        for name, workload in later.items():
-            if workload.outcome is not None and workload != found[name]:
-                await handle.signal(names.SIGNAL_NEWS, workload.news(name))
+        await _tell_since(client, graph, {name: one for name, one in found.items() if not one.is_over})
 
     return start
 
@@ -179,22 +178,49 @@ def _state_of(begin: GangBegin, memory: RendezvousMemory | None, events: int, no
 # The state of a graph's workloads.
 
 
-async def _workloads(
-    client: Client, graph: Graph, items: Iterable[str], *, all_answer: bool = True
-) -> dict[str, Found]:
-    """Return the state of a graph's workloads, by item; one that does not answer raises, unless not `all_answer`."""
+async def _workloads(client: Client, graph: Graph) -> dict[str, Found]:
+    """Return the state of a graph's workloads, by item; one that does not answer raises."""
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def find(item: str) -> tuple[str, Found | None]:
         async with turns:
-            try:
-                return item, await _workload(client, graph, item)
-            except NotNow:
-                if all_answer:
-                    raise
-                return item, None
+            return item, await _workload(client, graph, item)
 
-    return {item: found for item, found in await asyncio.gather(*map(find, items)) if found is not None}
+    found = await asyncio.gather(*map(find, graph.items))
+    return {item: workload for item, workload in found if workload is not None}
+
+
+async def _tell_since(client: Client, graph: Graph, before: Mapping[str, Found]) -> None:
+    """Tell a graph that has begun what its workloads told nobody since they were found; each by itself.
+
+    No later look finds that: the graph runs, and is well. So what Temporal does not answer is asked until it does.
+    """
+    turns = asyncio.Semaphore(_AT_ONCE)
+    handle = client.get_workflow_handle(graph.workflow_id)
+
+    async def once(item: str) -> None:
+        async with turns:
+            workload = await _workload(client, graph, item)
+            if workload is not None and workload.outcome is not None and workload != before[item]:
+                await handle.signal(names.SIGNAL_NEWS, workload.news(item))
+
+    async def tell(item: str) -> None:
+        left = _TRIES
+        while left:
+            try:
+                await once(item)
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return  # The graph has ended meanwhile.
+                why = str(error)
+            except Exception as error:  # A codec may raise any; one that never answers must not hold up the others.
+                left, why = left - 1, str(error) or type(error).__name__
+            else:
+                return
+            Log.warning("a graph was not told of a workload: tried again", workflow_id=graph.workflow_id, why=why)
+            await asyncio.sleep(_PAUSE)
+
+    await asyncio.gather(*map(tell, before))
 
 
 async def _workload(client: Client, graph: Graph, item: str) -> Found | None:
