@@ -15,7 +15,7 @@ from holdfast.model import Workload
 from holdfast.model.entities.graph import Graph, GraphNode, Place
 
 TASK: Final = "${task}"
-"""Placeholder for a task's number in all strings of its template."""
+"""Placeholder for a task's number in all strings of the template of a node with tasks."""
 _SHOWN: Final = 20
 _FIELDS: Final = ("apiVersion", "kind", "metadata", "spec")
 _NODE_FIELDS: Final = ("name", "tasks", "after", "template")
@@ -132,8 +132,10 @@ def _workloads(
         path = f"spec.nodes[{index}].template"
         try:
             for number, item in enumerate(node.items):
-                one = _placed(graph, node, _read_template(graph, item, number, template, overrides, encrypted), number)
-                problems += _doubled(one, path, taken)
+                # Without tasks the text may be a script's own variable.
+                filled = _filled(template, str(number)) if node.tasks is not None else template
+                one = _placed(graph, node, _read_template(graph, item, filled, overrides, encrypted), number)
+                problems += _doubled(one, node, path, taken)
                 made.append(one)
         except InvalidWorkload as error:
             problems += [
@@ -153,7 +155,7 @@ def _workloads(
     return tuple(made)
 
 
-def _doubled(workload: Workload, path: str, taken: dict[tuple[str, str, str], str]) -> list[Problem]:
+def _doubled(workload: Workload, node: GraphNode, path: str, taken: dict[tuple[str, str, str], str]) -> list[Problem]:
     """Refuse objects of the same kind and name in two workloads of a graph: they would conflict in the cluster."""
     found = list[Problem]()
     for component in workload.components:
@@ -161,17 +163,17 @@ def _doubled(workload: Workload, path: str, taken: dict[tuple[str, str, str], st
         name = str(template["metadata"]["name"])
         other = taken.setdefault((template["apiVersion"], template["kind"], name), workload.name)
         if other != workload.name:
-            why = f"{template['kind']} {name} is of {other} too: leave its name out, or put {TASK} in it"
+            or_else = f"put {TASK} in it" if node.tasks is not None else "change it"
+            why = f"{template['kind']} {name} is of {other} too: leave its name out, or {or_else}"
             found.append(Problem(path, why))
     return found
 
 
 def _read_template(
-    graph: Graph, item: str, number: int, template: Any, overrides: Mapping[str, str] | None, encrypted: bool
+    graph: Graph, item: str, template: Any, overrides: Mapping[str, str] | None, encrypted: bool
 ) -> Workload:
-    """Read a template as the workload of one item, under its name, with its number in place of `${task}`."""
-    filled: Any = _filled(template, str(number))
-    several = cast("list[Json]", filled if isinstance(filled, list) else [filled])
+    """Read a template as the workload of one item, under its name."""
+    several = cast("list[Json]", template if isinstance(template, list) else [template])
     name = graph.workload(item)
     found = read(
         [_named(one, name) for one in several],

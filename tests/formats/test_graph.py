@@ -75,10 +75,17 @@ def test_L31_each_task_has_its_number_in_its_texts():
     assert second["spec"]["template"]["spec"]["containers"][0]["args"] == ["1"]
 
 
+def test_L31_without_tasks_the_texts_stay_as_they_are():
+    _, workloads = read_graph(text({"name": "a", "template": job()}), cluster="dev")
+    template = workloads[0].components[0].template
+    assert template["spec"]["template"]["spec"]["containers"][0]["args"] == ["${task}"], "a variable of its script"
+
+
 def test_L31_objects_of_one_name_in_two_of_a_graph_are_refused():
     (problem,) = problems(text({"name": "a", "template": job(name="x")}, {"name": "b", "template": job(name="x")}))
-    assert problem == "spec.nodes[1].template: Job x is of etl-a too: leave its name out, or put ${task} in it"
-    assert problems(text({"name": "a", "tasks": 2, "template": job(name="x")}))
+    assert problem == "spec.nodes[1].template: Job x is of etl-a too: leave its name out, or change it"
+    (problem,) = problems(text({"name": "a", "tasks": 2, "template": job(name="x")}))
+    assert problem.endswith("Job x is of etl-a-0 too: leave its name out, or put ${task} in it")
 
 
 @pytest.mark.parametrize(
