@@ -45,7 +45,7 @@ async def look_queue(site: Site, client: Client, given: LookQueueInput) -> SeenQ
 
     Raises:
         RPCError: if Temporal does not answer.
-        KubeError: if the cluster does not answer, or refuses.
+        KubeError: if the cluster does not answer.
     """
     workloads, gone = await _open(client, given), list[str]()
     for holder in given.holders:
@@ -114,7 +114,16 @@ async def _holds(site: Site, holder: QueueHolder) -> bool:
                 return True
         except NotFound:
             continue  # The cluster does not serve the kind.
+        except Forbidden:  # Unknown is not gone; but a namespace that was deleted took the right to read it along.
+            return await _is_there(site, namespace)
     return False
+
+
+async def _is_there(site: Site, namespace: str) -> bool:
+    try:
+        return await site.kube.find("v1", "Namespace", namespace) is not None
+    except Forbidden:
+        return True
 
 
 async def _kueue_namespaces(site: Site) -> tuple[str, ...] | None:
