@@ -24,6 +24,7 @@ ABOUT: Final = "an-order-is-about-one-submission"
 REVOKED: Final = "a-configuration-revokes-an-end"
 DOUBTED: Final = "a-queue-asks-those-that-have-begun"
 SIZED: Final = "a-change-keeps-the-size-of-a-gang"
+REPLACED: Final = "a-submission-replaces-the-one-before"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -40,6 +41,7 @@ SINCE: Final = {
     REVOKED: "0.3",
     DOUBTED: "0.3",
     SIZED: "0.3",
+    REPLACED: "0.3",
 }
 """The release that brought each patch."""
 

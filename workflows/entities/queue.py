@@ -123,6 +123,9 @@ class QueueWorkflow(Entity):
         inbox, self._inbox = self._inbox, []
         self._length.count(len(inbox))
         for news in inbox:
+            left = policy.replaced(state, news)
+            if left is not state and workflow.patched(patches.REPLACED):
+                state = left
             state, answer = policy.on_workload_news(state, news, now)
             if answer is not None:
                 self._outbox.put([policy.Order(news.workload, answer)])

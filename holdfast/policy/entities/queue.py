@@ -121,6 +121,22 @@ def on_workload_news(state: QueueState, news: QueueNews, now: datetime) -> tuple
     return _kept(state, news.uid, fresh), None
 
 
+def replaced(state: QueueState, news: QueueNews) -> QueueState:
+    """Return the state after the first message of a submission, without what waits of earlier ones of its workflow.
+
+    A workflow has one open run, so theirs is closed: nobody told the queue, and it would admit what does not exist. One
+    that was admitted may have pods, and keeps its quota until a look proves that none exists (row D13). A late first
+    message of an earlier submission replaces nothing.
+    """
+    if news.uid in state.items or news.submitted_at is None:
+        return state
+    for uid, item in state.items.items():
+        if item.workload != news.workload or item.since >= news.submitted_at:
+            continue
+        state = edit(state, doubted={**state.doubted, uid: SETTLING}) if item.admitted else forgotten(state, uid)
+    return state
+
+
 def _kept(state: QueueState, uid: str, item: QueueItem) -> QueueState:
     return edit(state, items={**state.items, uid: item})
 

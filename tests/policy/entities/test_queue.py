@@ -44,10 +44,9 @@ class Life:
         self.asked += [order.workload.rpartition("/")[2] for order in orders]
 
     def hears(self, name: str, standing: Standing, pods: int = 2, **fields: Any) -> policy.QueueOrder | None:
-        fields = {"turn": self.turns.get(name, 1), "submitted_at": self.now, **fields}
-        said = QueueNews(
-            workload=f"workload/dev/ns/{name}", uid=name, standing=standing, demand={"pods": pods * 1000}, **fields
-        )
+        fields = {"uid": name, "turn": self.turns.get(name, 1), "submitted_at": self.now, **fields}
+        said = QueueNews(workload=f"workload/dev/ns/{name}", standing=standing, demand={"pods": pods * 1000}, **fields)
+        self.state = policy.replaced(self.state, said)
         self.state, answer = policy.on_workload_news(self.state, said, self.now)
         return answer
 
@@ -291,6 +290,30 @@ def test_L9_one_that_was_submitted_anew_is_not_forgotten_with_the_one_that_had_i
     assert "b2" in policy.gone(one.state, order).items
     old = edit(one.state, items={**one.state.items, "b": item})
     assert "b" not in policy.gone(old, order).items
+
+
+@ROW("D13", level="pure")
+def test_D13_one_that_was_terminated_as_it_waited_is_forgotten_once_it_is_submitted_again() -> None:
+    one = Life(queue(2))
+    one.asks("a", "b")
+    one.asks("b", uid="b2")  # Somebody has terminated b.
+    assert set(one.state.items) == {"a", "b2"}
+    one.hears("b", ASKS, uid="b0", submitted_at=START)
+    assert set(one.state.items) == {"a", "b2", "b0"}, "what comes late of an earlier one replaces nothing"
+    one.hears("b", ASKS, uid="b3")
+    assert set(one.state.items) == {"a", "b2", "b3"}, "of two of one time none is known to be the earlier"
+    assert one.ends("a") == ["b2"]
+
+
+@ROW("D13", level="pure")
+def test_D13_one_that_was_terminated_as_it_ran_keeps_its_quota_until_a_look_once_it_is_submitted_again() -> None:
+    one = Life(queue(2))
+    one.asks("a")
+    assert one.asks("a", uid="a2") == []
+    assert (set(one.state.items), set(one.state.doubted)) == ({"a", "a2"}, {"a"})
+    assert policy.looks(one.state, one.now), "at once"
+    one.looked(["a"], gone=["a"])
+    assert one.step() == ["a2"]
 
 
 @ROW("D13", level="pure")
