@@ -25,6 +25,7 @@ REVOKED: Final = "a-configuration-revokes-an-end"
 DOUBTED: Final = "a-queue-asks-those-that-have-begun"
 SIZED: Final = "a-change-keeps-the-size-of-a-gang"
 REPLACED: Final = "a-submission-replaces-the-one-before"
+CLOSING: Final = "a-queue-shows-that-it-closes"
 
 SINCE: Final = {
     SUBMITTED: "0.1",
@@ -42,6 +43,7 @@ SINCE: Final = {
     DOUBTED: "0.3",
     SIZED: "0.3",
     REPLACED: "0.3",
+    CLOSING: "0.3",
 }
 """The release that brought each patch."""
 

@@ -47,6 +47,7 @@ def test_a_worker_compatible_with_a_release_takes_only_the_patches_which_that_on
         patches.DOUBTED,
         patches.SIZED,
         patches.REPLACED,
+        patches.CLOSING,
     }
     everything = patches.activation("0.3.0")
     assert everything is not None

@@ -22,15 +22,16 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from holdfast import formats, names
-from holdfast.activities.entities.executions import word_for
+from holdfast.activities.entities.executions import memo_of, word_for
 from holdfast.activities.kube.blindness import Sight
 from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object, UnknownKind
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import event_on, events_of
 from holdfast.activities.site.anchor import asks_here, is_held, is_marked, marking
-from holdfast.errors import DocumentWarning, HoldfastError
+from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
 from holdfast.formats.condition import Life, life_in
-from holdfast.model import Phase, Reason, Report
+from holdfast.model import Phase, Reason, Report, Workload
+from holdfast.model.entities.queue import CLOSING
 from holdfast.model.life.report import Event
 from holdfast.policy.entities.front_door import Act, Resource, Run, Verdict, judge
 from holdfast.worker.cleanup.sweep_lookup import describe
@@ -352,6 +353,7 @@ class FrontDoor:
             with warnings.catch_warnings(record=True) as ignored:
                 warnings.simplefilter("always", DocumentWarning)
                 workload = formats.asking(item.document, cluster=self._place.cluster)
+            queued = formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload)
         except HoldfastError as error:
             await self._refuse(item, str(error))
             return True
@@ -364,7 +366,7 @@ class FrontDoor:
         created = _created(item)
         workload = start.readable_by(self._place.compatible_with, workload)
         workload = workload.model_copy(update={"submitted_at": created or datetime.now(UTC)})
-        if formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload.queue):
+        if queued:
             workload = workload.model_copy(update={"queued": True})
         options = start.options(workload, again=again)
         try:
@@ -384,10 +386,18 @@ class FrontDoor:
         with contextlib.suppress(KubeError):  # An Event is never worth failing for.
             await self._kube.create({**event, "type": "Warning"})
 
-    async def _is_queue(self, name: str) -> bool:
-        """Whether there is an admission queue of that name (row L9)."""
-        found = await describe(self._place.client, names.queue_id(self._place.cluster, name))
-        return found is not None and found.status is WorkflowExecutionStatus.RUNNING
+    async def _is_queue(self, workload: Workload) -> bool:
+        """Whether there is an admission queue of that name (row L9).
+
+        Raises:
+            InvalidWorkload: if it is told to end: it takes no more workloads.
+        """
+        found = await describe(self._place.client, names.queue_id(self._place.cluster, workload.queue))
+        if found is None or found.status is not WorkflowExecutionStatus.RUNNING:
+            return False
+        if (await memo_of(found) or {}).get(names.MEMO_CLOSING):
+            raise InvalidWorkload([Problem("queue", CLOSING, workload.queue)], f"workload {workload.name}")
+        return True
 
     async def _fresh(self, item: Seen) -> tuple[Object, Seen] | None:
         """Return a resource as it is now; None if it is no longer what was judged."""

@@ -39,6 +39,7 @@ class QueueWorkflow(Entity):
         self._closing = ""
         self._look: workflow.ActivityHandle[SeenQueue] | None = None
         self._shown: QueueState | None = None
+        self._shows_closing = workflow.memo_value(names.MEMO_CLOSING, False) is True
         self._problem = refuse_memory("carried", carried)
         if self._problem:
             return
@@ -180,6 +181,10 @@ class QueueWorkflow(Entity):
         counts = ((names.METRIC_QUEUE_ADMITTED, admitted), (names.METRIC_QUEUE_WAITING, len(state.items) - admitted))
         for name, count in counts:
             meter.create_gauge(name, "Workloads of a queue.").set(count, labels)
+        # Whoever submits reads it with the queue itself, and asks no worker.
+        if bool(state.closing) != self._shows_closing and workflow.patched(patches.CLOSING):
+            self._shows_closing = bool(state.closing)
+            workflow.upsert_memo({names.MEMO_CLOSING: self._shows_closing or None})
 
     def current_details(self) -> str:
         """Return what Temporal's UI shows of it (`describing`)."""

@@ -15,7 +15,7 @@ from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.entities.configured import Configured
 from holdfast.errors import HoldfastError, InvalidWorkload, Problem
 from holdfast.model import Workload
-from holdfast.model.entities.queue import Queue, QueueStatus
+from holdfast.model.entities.queue import CLOSING, Queue, QueueStatus
 
 _QUEUE: Final = SearchAttributeKey.for_keyword(names.SA_QUEUE)
 _KNOWN_SECONDS: Final = 5.0
@@ -98,27 +98,31 @@ class Directory:
         itself. A workload that names no queue also begins by itself, unless a queue named `default` exists.
 
         Raises:
-            InvalidWorkload: if its cluster has queues, but none of that name.
+            InvalidWorkload: if its cluster has queues, but none of that name, or its queue is being deleted.
             NotReachable: if Temporal does not answer.
         """
         workflow_id = names.queue_id(workload.cluster, workload.queue)
         seen, queued = self._known.get(workflow_id, (0.0, False))
         if not seen or time.monotonic() - seen > _KNOWN_SECONDS:
-            queued = await self._is_there(workflow_id)
+            queued = await self._takes(workflow_id, workload)
             if not queued and workload.queue != _DEFAULT:
                 await self._refuse_unknown(workload)
             self._known[workflow_id] = (time.monotonic(), queued)
         # Keep `queued` if the program has set it: the workload may wait for a queue that does not exist yet.
         return workload.model_copy(update={"queued": True}) if queued else workload
 
-    async def _is_there(self, workflow_id: str) -> bool:
+    async def _takes(self, workflow_id: str, workload: Workload) -> bool:
+        """Whether there is such a queue; one that is told to end takes no workload."""
         try:
             description = await self.client.get_workflow_handle(workflow_id).describe()
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
             raise explained(error, self.place) from error
-        return description.status is WorkflowExecutionStatus.RUNNING
+        runs = description.status is WorkflowExecutionStatus.RUNNING
+        if runs and (await description.memo()).get(names.MEMO_CLOSING):
+            raise InvalidWorkload([Problem("queue", CLOSING, workload.queue)], f"workload {workload.name}")
+        return runs
 
     async def _refuse_unknown(self, workload: Workload) -> None:
         if workload.queued:

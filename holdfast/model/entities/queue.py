@@ -24,6 +24,10 @@ PODS: Final = "pods"
 """The resource that is counted in pods."""
 
 
+CLOSING: Final = "it is being deleted, and takes no more workloads: `holdfast queue apply FILE` keeps it"
+"""Why a workload is refused that names a queue which is told to end: it would wait for ever, and keep it from that."""
+
+
 class Strategy(StrEnum):
     """Which workload is admitted if the first waiting one has no room; the terms are Kueue's."""
 

@@ -13,6 +13,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
 from holdfast.activities.kube.client import AlreadyExists, Forbidden, KubeError, NotFound, Unreachable
@@ -26,6 +27,7 @@ from holdfast.worker.watch.pulse import Pulse
 from holdfast.worker.watch.seen import resource_seen
 from tests.fakes.watched import EPOCH, World
 from tests.formats.appwrapper.test_resource import report, resource
+from tests.formats.test_native_resource import resource as workload_resource
 
 ROW = pytest.mark.row
 KIND = (reader.API_VERSION, reader.KIND)
@@ -302,6 +304,36 @@ async def test_F7_what_is_held_until_a_person_acts_says_so_in_one_event_too() ->
     assert (event["type"], event["reason"], event["involvedObject"]["uid"]) == ("Warning", "Held", "u-1")
     assert "it is a copy, or was restored" in event["message"]
     assert kube.written == ["AppWrapper", "Event"], "and nothing that it has said"
+
+
+class _Queues(_Temporal):
+    """Temporal with a queue that runs, and is told to end or not."""
+
+    def __init__(self, *, closing: bool) -> None:
+        super().__init__()
+        self._closing = closing
+
+    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Any:
+        async def describe(**_: Any) -> Any:
+            if workflow_id != names.queue_id("c", "gpus"):
+                raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
+            return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, memo=memo)
+
+        async def memo() -> dict[str, Any]:
+            return {names.MEMO_CLOSING: True} if self._closing else {}
+
+        return SimpleNamespace(describe=describe)
+
+
+@ROW("L9", level="pure")
+@pytest.mark.parametrize("closing", [False, True])
+async def test_L9_a_workload_of_a_queue_that_is_being_deleted_is_refused(*, closing: bool) -> None:
+    raw = workload_resource(queue="gpus")
+    raw["metadata"]["resourceVersion"] = "1"
+    kube, temporal = _Kube(raw), _Queues(closing=closing)
+    assert await _door(kube, temporal)._begun(_seen(kube), again=False)
+    assert len(temporal.started) == (0 if closing else 1)
+    assert ("queue: it is being deleted" in str(kube.resource.get("status"))) is closing
 
 
 @ROW("F3", level="pure")

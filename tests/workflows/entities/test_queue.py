@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -19,8 +20,8 @@ from temporalio.worker import Worker
 
 from holdfast import names
 from holdfast.client.connection import Place
-from holdfast.client.entities.queue import QueueRun, apply
-from holdfast.errors import HoldfastError
+from holdfast.client.entities.queue import Directory, QueueRun, apply
+from holdfast.errors import HoldfastError, InvalidWorkload
 from holdfast.model import Phase, Status
 from holdfast.model.calls.queue import LookQueueInput, SeenQueue
 from holdfast.model.entities.queue import Queue, QueueNews, QueueOrder, QueueStatus, Standing, StopPolicy
@@ -195,6 +196,32 @@ async def test_who_waits_is_let_in_as_others_let_go(opens: Opens):
     status = await scene.handle.result()
     assert QueueStatus.model_validate(status).message == "it is to be deleted: the team moved"
     await replays(scene.handle)
+
+
+async def test_L9_one_that_is_being_deleted_shows_so_and_takes_nothing_until_it_is_applied_again(opens: Opens):
+    scene = await opens().open()
+    await told(await scene.asks("a"))
+    spec = workload().model_copy(update={"cluster": CLUSTER, "queue": scene.queue.name})
+    directory = Directory(scene.client, HERE)
+
+    async def is_taken() -> bool:
+        directory.forget()
+        with contextlib.suppress(InvalidWorkload):
+            return (await directory.placed(spec)).queued
+        return False
+
+    async def is_refused() -> bool:
+        return not await is_taken()
+
+    assert await is_taken()
+    await scene.run.cancel("the team moved")
+    await until(is_refused, 90, "it takes no more")
+    with pytest.raises(InvalidWorkload, match="it is being deleted"):
+        await directory.placed(spec)
+    await apply(scene.client, HERE, scene.queue)
+    await until(is_taken, 90, "it takes workloads again")
+    await replays(scene.handle)
+    await scene.handle.terminate()
 
 
 async def test_L26_L27_what_came_back_goes_first_in_the_next_cycle(opens: Opens):
