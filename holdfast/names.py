@@ -302,8 +302,9 @@ MEMO_APPLIED: Final = "holdfast.applied"
 MEMO_QUEUED: Final = "holdfast.queued"
 """Whether a queue's workflow admits the workload."""
 MEMO_REBUILT: Final = "holdfast.rebuilt"
-MEMO_CLOSING: Final = "holdfast.closing"
 """Whether a worker prepared the memory that an entity was started with (row X3)."""
+MEMO_CLOSING: Final = "holdfast.closing"
+"""Whether a queue is told to end, so that it takes no more workloads (row L9)."""
 
 # Temporal: error types a workload's workflow ends with.
 ERROR_WORKLOAD_FAILED: Final = "WorkloadFailed"
