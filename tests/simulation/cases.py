@@ -98,12 +98,14 @@ def in_store(script: Script, causes: Iterable[Cause], begun: datetime, factor: f
     found: list[Stored] = []
     causes = list(causes)
     for index, event in enumerate(script.events):
+        step = event.at if event.every is None else event.every
+        assert step is not None
         reason = MARKS[event.since or "running"]
         marks = {cause.attempt: cause.time for cause in causes if cause.reason is reason}
         for attempt, mark in ({0: begun} if event.attempt is None else marks).items():
             if event.attempt in {None, "each", attempt}:
-                spans = enumerate(event.spans())
-                found += [(mark + span / factor, (index, attempt, turn), event) for turn, span in spans]
+                turns = range(event.times or 1)
+                found += [(mark + step * (turn + 1) / factor, (index, attempt, turn), event) for turn in turns]
     return sorted(found, key=lambda each: each[:2])
 
 

@@ -28,7 +28,8 @@ def test_times_repetitions_and_marks_are_read():
     )
     assert script.pods.run == timedelta(hours=6)
     assert [each.what[0] for each in script.events] == ["fail", "fail", "suspend"]
-    assert script.events[1].spans() == [timedelta(minutes=30 * number) for number in (1, 2, 3)]
+    assert (script.events[0].at, script.events[0].every) == (timedelta(minutes=10), None)
+    assert (script.events[1].at, script.events[1].every, script.events[1].times) == (None, timedelta(minutes=30), 3)
 
 
 @pytest.mark.parametrize(

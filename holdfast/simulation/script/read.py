@@ -130,13 +130,6 @@ class Event(Model):
         """The event: its name as written, and its value."""
         return next(self._given())
 
-    def spans(self) -> list[timedelta]:
-        """Return the times of the event, counted from its mark."""
-        if self.at is not None:
-            return [self.at]
-        assert self.every is not None
-        return [self.every * number for number in range(1, (self.times or 0) + 1)]
-
 
 HAPPENINGS: dict[str, str] = {
     info.alias or name: name
