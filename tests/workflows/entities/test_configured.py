@@ -6,6 +6,7 @@ The workflows are driven by activations as the SDK's core gives them, so that bo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -127,33 +128,27 @@ ENDS = "complete_workflow_execution"
 
 
 @KINDS
-def test_one_that_is_configured_after_it_was_told_to_end_goes_on(kind: type[Any], document: EntityDocument) -> None:
-    life = Life(kind, document, patches=True)
+@pytest.mark.parametrize(
+    ("asked", "patches", "ends"),
+    [
+        pytest.param((Life.cancel, Life.configure), True, False, id="configured-last-goes-on"),
+        pytest.param((Life.configure, Life.cancel), True, True, id="told-to-end-last-ends"),
+        pytest.param((Life.cancel, Life.configure), False, True, id="without-the-patch-ends-as-it-did"),
+    ],
+)
+def test_what_was_asked_for_last_counts(
+    kind: type[Any],
+    document: EntityDocument,
+    asked: tuple[Callable[[Life, WorkflowActivation], None], ...],
+    patches: bool,
+    ends: bool,
+) -> None:
+    life = Life(kind, document, patches=patches)
     task = life.task()
-    life.cancel(task)
-    life.configure(task)
+    for ask in asked:
+        ask(life, task)
     life.looked(task)
-    assert ENDS not in life.done(task)
-
-
-@KINDS
-def test_one_that_is_told_to_end_after_it_was_configured_ends(kind: type[Any], document: EntityDocument) -> None:
-    life = Life(kind, document, patches=True)
-    task = life.task()
-    life.configure(task)
-    life.cancel(task)
-    life.looked(task)
-    assert ENDS in life.done(task)
-
-
-@KINDS
-def test_a_history_without_the_patch_ends_as_it_did(kind: type[Any], document: EntityDocument) -> None:
-    life = Life(kind, document, patches=False)
-    task = life.task()
-    life.cancel(task)
-    life.configure(task)
-    life.looked(task)
-    assert ENDS in life.done(task)
+    assert (ENDS in life.done(task)) is ends
 
 
 @pytest.mark.row("L11", level="pure")
