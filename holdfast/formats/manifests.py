@@ -67,7 +67,7 @@ def read(documents: Sequence[Document], context: Context) -> list[Workload]:
         before = len(problems)
         pod_sets = _pod_sets(document.content, place, problems)
         problems.extend(_at(place, status_problems(document.content)))
-        twin = twin_problem(document.content, f"object {index + 1}", seen)
+        twin = twin_problem(document.content, f"object {index + 1}", "template", seen)
         problems.extend(_at(place, [twin] if twin is not None else []))
         given.extend(_given(document.content, place, problems))
         template = without_queue(document.content)

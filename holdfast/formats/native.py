@@ -145,9 +145,9 @@ def _component_problems(components: Any, prefix: str) -> list[Problem]:
             continue
         template, path = cast("Json", given), f"{prefix}.components[{index}].".lstrip(".")
         found += [Problem(path + each.path, each.message, each.value) for each in status_problems(template)]
-        # Copies have names of their own.
-        twin = twin_problem(template, path.removesuffix("."), seen) if inside(one, "copies") is None else None
-        found += [replace(twin, path=f"{path}template.{twin.path}")] if twin is not None else []
+        if inside(one, "copies") is None:  # Copies have names of their own.
+            twin = twin_problem(template, path.removesuffix("."), f"{path}template", seen)
+            found += [twin] if twin is not None else []
         pods = [inside(each, "path") for each in cast("list[Any]", declared if isinstance(declared, list) else [])]
         places = ["template", *(each for each in pods if isinstance(each, str))]
         more = [*queues_under(template, places, "the Workload"), *nested(template, KIND, "policy.budgets")]

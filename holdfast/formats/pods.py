@@ -245,10 +245,16 @@ def group_kind(template: Json) -> tuple[str, str]:
     return (group if slash else "", str(template.get("kind", "")))
 
 
-def twin_problem(template: Json, place: str, seen: dict[tuple[str, ...], str]) -> Problem | None:
+def twin_problem(template: Json, place: str, path: str, seen: dict[tuple[str, ...], str]) -> Problem | None:
     """Return the problem of a name that an earlier object of the same kind has; remember where the first of them is.
 
     Other namespaces are refused as such.
+
+    Args:
+        template: The object.
+        place: Where it is, for the problems of later objects.
+        path: Its own path, for its problem.
+        seen: The place of the first object of each name; changed.
     """
     name = inside(template, "metadata", "name")
     if not name or not isinstance(name, str):
@@ -257,7 +263,7 @@ def twin_problem(template: Json, place: str, seen: dict[tuple[str, ...], str]) -
     earlier = seen.setdefault(key, place)
     if earlier == place:
         return None
-    return Problem("metadata.name", f"is the name of another {key[1]} here, that of {earlier}", name)
+    return Problem(f"{path}.metadata.name", f"is the name of another {key[1]} here, that of {earlier}", name)
 
 
 def infer(template: Json) -> tuple[list[Inferred], list[Problem]]:

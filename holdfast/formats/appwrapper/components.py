@@ -95,9 +95,9 @@ def _check_name(template: Json, index: int, seen: dict[tuple[str, ...], str], pr
         if found is not None and not isinstance(found, str):
             problems.append(Problem(f"{place}.template.metadata.{field}", "expected text: write it in quotes", found))
             return
-    twin = twin_problem(template, place, seen)
+    twin = twin_problem(template, place, f"{place}.template", seen)
     if twin is not None:
-        problems.append(replace(twin, path=f"{place}.template.{twin.path}"))
+        problems.append(twin)
 
 
 def _pod_sets(component: ComponentPart, path: str, problems: list[Problem]) -> list[PodSetPart]:
