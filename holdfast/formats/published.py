@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from holdfast import names
 from holdfast.errors import DocumentWarning, InvalidWorkload, ManagedElsewhere, Problem, problems_of
-from holdfast.formats.pods import PathProblem, pod_template
+from holdfast.formats.pods import PathProblem, resolve
 from holdfast.formats.registry import Context
 from holdfast.formats.settings import Given, Settings, known_name, nearest, read_settings, relocated, unhyphenated
 from holdfast.formats.text import Document, Json, inside
@@ -173,15 +173,19 @@ def without_queue(document: Json) -> Json:
 def queues_under(template: Json, places: Sequence[str], owner: str) -> list[Problem]:
     """Return a problem for each of a component's places that has the label of a queue (row F10).
 
+    Where pods are those of a Job's template in the component, as in a JobSet, the Job is such a place too.
+
     Args:
         template: The component.
         places: Where labels stand: `template` for the component itself, and the paths of its pod templates.
         owner: What should have the label instead.
     """
     found: list[Problem] = []
-    for place in dict.fromkeys(places):
+    # The component itself is one only where `places` names it: manifests take its label off.
+    jobs = (place.removesuffix(".spec.template") for place in places if place != "template.spec.template")
+    for place in dict.fromkeys((*jobs, *places)):
         try:
-            labels = inside(template if place == "template" else pod_template(template, place), "metadata", "labels")
+            labels = inside(resolve(template, place), "metadata", "labels")
         except PathProblem:
             continue  # Reported at the declared path.
         if (queue := inside(labels, LABEL_QUEUE)) is not None:

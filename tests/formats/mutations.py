@@ -213,6 +213,11 @@ DIRECTED: dict[str, Spoil] = {
         "template.spec.spare",
     ),
     "a queue of its own": of_job(*T0, "metadata", "labels", value={"kueue.x-k8s.io/queue-name": "team"}),
+    "a queue of its JobSet's Jobs": lambda _: put(
+        appwrapper("train", {"template": _restarting(failurePolicy={})}),
+        (*T0, "spec", "replicatedJobs", 0, "template", "metadata"),
+        {"labels": {"kueue.x-k8s.io/queue-name": "team"}},
+    ),
     "restarts of its own": lambda _: appwrapper("train", {"template": _restarting()}),
     "run twice": lambda _: appwrapper("train", {"template": _restarting(managedBy="holdfast.dev/holdfast")}),
     "a path given twice": lambda _: appwrapper("train", declared(job(), (JOBS, 2), (JOBS, 2), infos=False)),

@@ -19,6 +19,7 @@ from holdfast.formats.native_resource import RESOURCE
 from holdfast.model import Condition, ConditionType, Phase, Reason, Report, Workload
 from holdfast.policy.loop.submission import submitted
 from holdfast.workflows.operations.dispatch import target_of
+from tests.formats.jobset.jobsets import jobset_of, replicated
 from tests.manifests import definition, spec_schema, written
 
 pytestmark = pytest.mark.row("F17", level="pure")
@@ -141,6 +142,12 @@ def test_F10_another_queue_than_its_spec_names_or_one_of_a_component_is_refused(
         f"spec.components[0].template.metadata.labels[{LABEL}]",
         f"spec.components[0].template.spec.template.metadata.labels[{LABEL}]",
     ]
+    jobs = jobset_of(replicated(metadata={"labels": {LABEL: "gpu"}}))
+    with pytest.raises(InvalidWorkload) as caught:
+        formats.asking(resource(components=[{"name": "jobs", "template": jobs}]), cluster="c")
+    (problem,) = caught.value.problems
+    place = "spec.components[0].template.spec.replicatedJobs[0].template.metadata"
+    assert problem.path == f"{place}.labels[{LABEL}]"
 
 
 CASES = [

@@ -152,6 +152,13 @@ def test_F10_what_is_under_it_has_no_queue_and_no_restarts_of_its_own() -> None:
     (problem,) = refused(appwrapper(inside))
     assert problem.path == "spec.components[0].template.spec.template.metadata.labels[kueue.x-k8s.io/queue-name]"
     assert one(appwrapper(job(), jobset(maxRestarts=0))).expected_pods == 3
+    jobs = jobset()
+    jobs["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    (problem,) = refused(appwrapper(job(), jobs))
+    assert str(problem) == (
+        "spec.components[1].template.spec.replicatedJobs[0].template.metadata.labels[kueue.x-k8s.io/queue-name]: "
+        "expected none: give the AppWrapper itself the queue (found 'team')"
+    )
     ours = jobset(maxRestarts=0)
     ours["spec"]["managedBy"] = "holdfast.dev/holdfast"
     (problem,) = refused(appwrapper(ours))
