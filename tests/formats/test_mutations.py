@@ -26,6 +26,7 @@ FILES = [
     Path(errors.__file__).resolve(),
 ]
 ELSEWHERE = {
+    "placed": "an AppWrapper that was accepted (tests/formats/appwrapper/test_resource.py)",
     "problems": "settings of --set and of plain manifests (tests/formats/test_read.py, test_manifests.py)",
     "read_settings": "settings of --set and of plain manifests (tests/formats/test_read.py, test_manifests.py)",
     "_set": "settings of --set and of plain manifests (tests/formats/test_read.py, test_manifests.py)",

@@ -57,15 +57,8 @@ def read_components(
             problems.append(Problem(f"{path}.template.metadata.namespace", message, elsewhere))
         _check_name(template, index, seen, problems)
         pod_sets = _pod_sets(component, path, problems)
-        infos = component.podSetInfos or []
-        if infos and len(infos) != len(pod_sets):
-            message = f"expected one for each of the {len(pod_sets)} pod sets"
-            problems.append(Problem(f"{path}.podSetInfos", message, infos))
         total += len(pod_sets)
-        ready: list[PodSet | None] = []
-        for place, one in enumerate(pod_sets):
-            info = infos[place] if place < len(infos) else None
-            ready.append(_pod_set(template, one, info, (path, place), problems))
+        pods = _with_infos(component, pod_sets, path, problems)
         for one in status_problems(template):
             problems.append(Problem(f"{path}.{one.path}", one.message, one.value))
         _check_labels(template, [one.path for one in pod_sets], owner, path, problems)
@@ -74,7 +67,6 @@ def read_components(
             continue
         try:
             name, status = component_name(index, template), status_rule(template)
-            pods = tuple(one for one in ready if one is not None)
             found.append(Component(name=name, template=template, pod_sets=pods, status=status))
         except ValidationError as error:
             problems.extend(problems_of(error, Component, path))
@@ -85,6 +77,23 @@ def read_components(
     if given and not total and not problems:
         problems.append(Problem("spec.components", "bring no pods: expected a known kind, or podSets, in one at least"))
     return with_config(found)
+
+
+def placed(given: list[ComponentPart], problems: list[Problem]) -> dict[str, tuple[PodSet, ...]]:
+    """Return the pod sets of accepted components, with what an admission added; only that is checked (row F4)."""
+    found: dict[str, tuple[PodSet, ...]] = {}
+    for index, component in enumerate(given):
+        path = f"spec.components[{index}]"
+        inferred = [PodSetPart(path=one.path, replicas=one.replicas) for one in infer(component.template)[0]]
+        pod_sets = component.podSets or inferred
+        for place, one in enumerate(pod_sets):
+            try:
+                pod_template(component.template, one.path)
+            except PathProblem as problem:
+                problems.append(Problem(f"{path}.podSets[{place}].path", str(problem), one.path))
+        pods = _with_infos(component, pod_sets, path, problems)
+        found |= {component_name(index, component.template): pods} if pods else {}
+    return found
 
 
 def _check_name(template: Json, index: int, seen: dict[tuple[str, ...], str], problems: list[Problem]) -> None:
@@ -135,6 +144,21 @@ def _pod_sets(component: ComponentPart, path: str, problems: list[Problem]) -> l
     if missing and not wrong and len(problems) == before:
         problems.append(Problem(f"{path}.podSets", f"expected one for {', '.join(missing)} too"))
     return declared
+
+
+def _with_infos(
+    component: ComponentPart, pod_sets: list[PodSetPart], path: str, problems: list[Problem]
+) -> tuple[PodSet, ...]:
+    """Return a component's pod sets, each with what its entry in `podSetInfos` adds to it."""
+    infos = component.podSetInfos or []
+    if infos and len(infos) != len(pod_sets):
+        message = f"expected one for each of the {len(pod_sets)} pod sets"
+        problems.append(Problem(f"{path}.podSetInfos", message, infos))
+    found: list[PodSet | None] = []
+    for place, one in enumerate(pod_sets):
+        info = infos[place] if place < len(infos) else None
+        found.append(_pod_set(component.template, one, info, (path, place), problems))
+    return tuple(one for one in found if one is not None)
 
 
 def _pod_set(

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from holdfast.errors import DocumentWarning, HoldfastError, InvalidWorkload, Problem
-from holdfast.formats.appwrapper.components import read_components
+from holdfast.formats.appwrapper.components import placed, read_components
 from holdfast.formats.appwrapper.document import API_VERSION, GROUP_KIND, KIND, LABEL, AppWrapper
 from holdfast.formats.appwrapper.status import component_status, reported, status
 from holdfast.formats.condition import is_deployed
@@ -193,8 +193,11 @@ def _unset(document: Json) -> Json:
 def _pod_sets(document: Json) -> dict[str, tuple[PodSet, ...]]:
     if _bare(document) == document:
         return {}
-    workload = read(_unset(document), cluster="cluster")
-    return {one.name: one.pod_sets for one in workload.components if one.pod_sets}
+    problems: list[Problem] = []
+    found = placed(shaped(document, AppWrapper, "").spec.components, problems)
+    if problems:
+        raise InvalidWorkload(problems, f"{KIND} {document['metadata']['name']}")
+    return found
 
 
 def _status_suffices(status: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from holdfast.errors import InvalidWorkload, ManagedElsewhere
 from holdfast.formats.appwrapper.reader import RESOURCE
 from holdfast.formats.appwrapper.status import status
 from holdfast.formats.condition import CONDITION, life_in, noted
+from holdfast.formats.published import LABEL_QUEUE
 from holdfast.model import Condition, ConditionType, Phase, Reason, Report, Source, Workload
 from holdfast.policy.loop.submission import submitted
 from holdfast.policy.status.explain import status_of
@@ -124,6 +125,30 @@ def test_F4_what_kueue_adds_is_read_before_each_attempt_and_is_no_part_of_the_wo
     assert formats.pod_sets(resource()) == {}
     with pytest.raises(InvalidWorkload, match=r"spec\.components\[0\]\.podSetInfos"):
         formats.pod_sets(resource(INFO, INFO))
+
+
+@ROW("F4", level="pure")
+def test_F4_what_runs_is_placed_although_it_would_be_refused_if_it_were_applied_now() -> None:
+    document = resource(INFO)
+    document["spec"]["components"][0]["template"]["metadata"]["labels"] = {LABEL_QUEUE: "team"}
+    with pytest.raises(InvalidWorkload):
+        formats.asking(document, cluster="c")
+    assert formats.pod_sets(document) == formats.pod_sets(resource(INFO)) != {}
+    declared = document["spec"]["components"][0]
+    declared["podSets"] = [{"path": "template.spec.template", "replicas": 2}]
+    assert formats.pod_sets(document) == formats.pod_sets(resource(INFO))
+
+
+@ROW("F4", level="pure")
+def test_F4_what_an_admission_adds_is_checked_each_time() -> None:
+    document = resource(INFO)
+    component = document["spec"]["components"][0]
+    component["template"]["spec"]["template"]["metadata"] = {"labels": {"flavor": "on-demand"}}
+    with pytest.raises(InvalidWorkload, match=r"podSetInfos\[0\]\.labels\.flavor: contradicts the pod template"):
+        formats.pod_sets(document)
+    component["podSets"] = [{"path": "template.spec.nowhere"}]
+    with pytest.raises(InvalidWorkload, match=r"podSets\[0\]\.path: leads nowhere"):
+        formats.pod_sets(document)
 
 
 def test_a_wrong_setting_of_an_appwrapper_that_runs_fails_neither_its_attempts_nor_its_status() -> None:
