@@ -12,6 +12,7 @@ from typing import Final
 
 from holdfast.cli.common.render import age
 from holdfast.cli.page.timeline import Due, Span, Timeline
+from holdfast.cli.workloads.history_text import instant
 from holdfast.model import Phase, Reason
 from holdfast.model.gang.status import GangPhase, GangStatus
 from holdfast.model.life.history import PastAttempt
@@ -172,7 +173,7 @@ def _row(scale: _Scale, life: Timeline, number: int, attempt: PastAttempt | None
         Mark(
             scale.x(one.time),
             "saved" if one.reason is Reason.CHECKPOINT_COMPLETE else "cause",
-            f"{one.time.astimezone(UTC):%H:%M:%S} {one.message} ({one.reason.value})",
+            f"{instant(one.time)} {one.message} ({one.reason.value})",
         )
         for one in life.history.causes
         if one.attempt == number
@@ -196,6 +197,6 @@ def _phase(scale: _Scale, span: Span) -> Bar:
 
 def _due(scale: _Scale, due: Due) -> Bar:
     end = min(due.at, due.end)
-    came = "ran out" if due.met else "ended early"
-    title = f"until {due.at.astimezone(UTC):%H:%M:%S} ({came}): {due.what}"
+    came = "still to come" if due.open else "ran out" if due.met else "ended early"
+    title = f"until {instant(due.at)} ({came}): {due.what}"
     return scale.bar(due.begin, end, "met" if due.met else "unmet", "", title)

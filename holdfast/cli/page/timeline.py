@@ -42,6 +42,8 @@ class Due:
     """When it no longer stood: it was met, or what it waited for had happened."""
     attempt: int
     what: str
+    open: bool = False
+    """Whether it is still to come."""
 
     @property
     def met(self) -> bool:
@@ -96,7 +98,7 @@ def timeline_of(story: Story, now: datetime) -> Timeline:
         begin=history.begun_at,
         end=end,
         spans=tuple(_spans(points, history.begun_at, end)),
-        dues=tuple(_dues(points, end)),
+        dues=tuple(_dues(points, end, goes_on=story.ended_at is None)),
         nodes=_nodes(story, history, now),
         ledger=ledger_of(story, now),
         known_until=story.known_until,
@@ -145,8 +147,14 @@ def _spans(points: Sequence[_Point], begin: datetime, end: datetime) -> Iterator
         yield Span(since, end, last.attempt, last.phase, last.word, last.why)
 
 
-def _dues(points: Sequence[_Point], end: datetime) -> Iterator[Due]:
-    """Yield the deadlines; one that is set again for the same time is the same."""
+def _dues(points: Sequence[_Point], end: datetime, *, goes_on: bool) -> Iterator[Due]:
+    """Yield the deadlines; one that is set again for the same time is the same.
+
+    Args:
+        points: the life, in order.
+        end: until when it is known.
+        goes_on: whether the life is not over then.
+    """
     standing: Due | None = None
     for point in points:
         coming = point.next
@@ -157,7 +165,7 @@ def _dues(points: Sequence[_Point], end: datetime) -> Iterator[Due]:
             yield replace(standing, end=point.at)
         standing = due
     if standing is not None:
-        yield standing
+        yield replace(standing, open=goes_on and not standing.met)
 
 
 def _is_same(one: Due, other: Due) -> bool:

@@ -48,6 +48,13 @@ class Deadline(Payload):
     at: Time
     what: str
 
+    def sentence(self) -> str:
+        """Return what follows the time of a deadline: `failure grace ends (worker-0 exited 137)`."""
+        name, _, cause = self.what.partition(": ")
+        if not name.endswith(("grace", "pause")) and not name.startswith("wait in queue"):
+            return self.what
+        return f"{name} ends ({cause})" if cause else f"{name} ends"
+
 
 class GangSize(Payload):
     """The wanted size of a workload's gang; the rendezvous has the state of its members."""

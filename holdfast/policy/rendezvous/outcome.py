@@ -114,5 +114,5 @@ def details(state: GangState) -> str:
     ]
     if state.why:
         lines.append(escaped(state.why))
-    lines += [f"- {one.at:%H:%M:%S} UTC: {escaped(one.why)}" for one in deadlines(state)[:1]]
+    lines += [f"- {one.at:%Y-%m-%d %H:%M:%S} UTC: {escaped(one.why)}" for one in deadlines(state)[:1]]
     return "\n\n".join(lines)

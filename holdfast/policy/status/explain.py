@@ -649,7 +649,7 @@ def markdown(explanation: Explanation) -> str:
         f"- **why** {escaped(explanation.why)}",
         f"- **now** {escaped(explanation.now)}",
     ]
-    lines += [f"- **next** {each.at:%H:%M:%S} UTC {escaped(each.what)}" for each in explanation.next]
+    lines += [f"- **next** {each.at:%Y-%m-%d %H:%M:%S} UTC {escaped(each.sentence())}" for each in explanation.next]
     if explanation.kept:
         lines.append(f"- **kept** {escaped(explanation.kept)}")
     if explanation.unblock:

@@ -12,6 +12,7 @@ from markupsafe import escape
 from holdfast.cli.common.render import age
 from holdfast.cli.page import html
 from holdfast.cli.page.timeline import NodeUse, Timeline, timeline_of
+from holdfast.policy.status.explain import explain_of
 from tests.past.recorded import NAMES, story
 
 pytestmark = pytest.mark.row("P7", level="pure")
@@ -97,6 +98,34 @@ async def test_it_has_every_attempt_cause_and_deadline_in_words():
         assert due.what in text
     for attempt in found.history.attempts:
         assert attempt.why in text
+
+
+async def test_P7_what_lasted_longer_than_a_day_has_its_days():
+    found = await life()
+    first, *others = found.history.attempts
+    days = {"ready_at": first.begun_at + timedelta(days=1), "removing_at": first.begun_at + timedelta(days=2)}
+    late = first.model_copy(update=days)
+    found = replace(found, history=found.history.model_copy(update={"attempts": (late, *others)}))
+    page = html.report(found, NOW)
+    for at in days.values():
+        assert f'<td class="time">{at:%Y-%m-%d %H:%M:%S}</td>' in page
+    cause = next(one for one in found.history.causes if one.attempt == first.number)
+    assert f"<title>{cause.time:%Y-%m-%d %H:%M:%S} {escape(cause.message)}" in page
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_a_report_calls_no_time_that_passed_the_next_one():
+    turn = (await story("launch-elsewhere")).turns[2]
+    told = explain_of(turn.spec, turn.after, turn.at)
+    (first, *_) = told.next
+    assert first.what.startswith("admission grace: ")
+    at, name = f"{first.at:%Y-%m-%d %H:%M:%S}", "admission grace ends ("
+    late = Elements(html.report(await life(), first.at + timedelta(hours=1), told)).text
+    assert f"{at} overdue: {name}" in late
+    assert "Holdfast acts on this once a worker answers" in late
+    soon = Elements(html.report(await life(), first.at - timedelta(seconds=1), told)).text
+    assert f"{at} {name}" in soon
+    assert "once a worker answers" not in soon
 
 
 async def test_P7_where_the_time_went_is_said_in_words_and_drawn():

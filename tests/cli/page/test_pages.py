@@ -28,8 +28,11 @@ from tests.past.recorded import story
 pytestmark = pytest.mark.row("E1", level="pure")
 
 
+COMMON: Mapping[str, Any] = {"path": "/", "cluster": "dev", "now": NOW}
+
+
 def shown(template: str, **values: Any) -> Elements:
-    return Elements(html.page(template, path="/", cluster="dev", now=NOW, **values))
+    return Elements(html.page(template, **{**COMMON, **values}))
 
 
 async def workload(said: Mapping[str, Any] = {}, **changes: Any) -> Elements:
@@ -78,6 +81,23 @@ async def test_where_no_worker_answers_it_says_since_when_and_what_to_do():
     text = (await workload(said)).text
     for each in ("since 02:00:00. This is what was last recorded. start one", "taken it for 60s", "away", "place 2"):
         assert each in text
+
+
+@pytest.mark.row("D36", level="pure")
+async def test_D36_while_no_worker_answers_a_time_that_passed_is_overdue():
+    silence = Silence(why="no worker answers: since 02:00:00")
+    turn = (await story("launch-elsewhere")).turns[2]
+    told = explain_of(turn.spec, turn.after, turn.at)
+    at = told.next[0].at
+    stale = ExplanationView(explanation=told, fresh=False, silence=silence)
+    text = (await workload(view=stale, now=at + timedelta(hours=1))).text
+    assert f"{at:%Y-%m-%d %H:%M:%S} overdue: admission grace ends (" in text
+    assert "Holdfast acts on this once a worker answers" in text
+    none = stale.model_copy(update={"explanation": told.model_copy(update={"next": ()})})
+    assert "nothing happens until a worker answers" in (await workload(view=none)).text
+    fresh = (await workload(now=at + timedelta(hours=1))).text
+    assert "overdue" not in fresh
+    assert "once a worker answers" not in fresh
 
 
 async def test_a_life_is_shown_although_the_workload_says_nothing_of_itself():

@@ -90,6 +90,25 @@ async def test_a_life_that_goes_on_ends_where_it_is_read():
     assert timeline_of(record, now - timedelta(hours=1)).end == now, "this machine's clock is behind Temporal's"
 
 
+async def test_a_deadline_that_still_stands_is_to_come_and_did_not_end_early():
+    record = await story("launch-elsewhere")
+    now = record.turns[2].at
+    record.turns[3:] = []
+    record.runs = tuple(replace(run, ended_at=None, tasks=()) for run in record.runs)
+    found = timeline_of(record, now + timedelta(seconds=10))
+    assert [(due.open, due.met) for due in found.dues] == [(True, False)]
+    (row,) = drawing_of(found).rows
+    until = "until 2026-11-22 16:45:16 (still to come): admission grace: no news yet of its 2 pods"
+    assert [due.title for due in row.dues] == [until]
+    assert "<td>still to come</td>" in report(found, LATER)
+    passed = timeline_of(record, now + timedelta(hours=1))
+    assert [(due.open, due.met) for due in passed.dues] == [(False, True)]
+
+
+async def test_no_deadline_of_a_life_that_is_over_is_still_to_come():
+    assert not [due for name in ("launch-elsewhere", "failed") for due in (await life(name)).dues if due.open]
+
+
 async def test_a_life_whose_next_run_is_not_here_ends_with_the_last_that_is():
     record = await story("checkpoint-continued-as-new")
     record = story_of(record.runs[:2])

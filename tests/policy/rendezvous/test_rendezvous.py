@@ -15,7 +15,7 @@ from holdfast.model.gang.state import Absence
 from holdfast.model.gang.status import CloseReason, GangPhase
 from holdfast.model.gang.wire import DirectiveKind, MemberState, WorkerFailure
 from holdfast.policy.rendezvous.orders import answer, orders
-from holdfast.policy.rendezvous.outcome import outcome, status
+from holdfast.policy.rendezvous.outcome import details, outcome, status
 from holdfast.policy.values.edit import edit
 from tests.policy.lives.gang import Meeting
 
@@ -234,6 +234,12 @@ def test_T8_below_the_minimum_at_the_timeout_the_gang_has_failed() -> None:
     one.wait(1)
     assert one.state.closed is CloseReason.JOIN_TIMEOUT
     assert one.state.why == "2 of at least 3 joined within 10m"
+
+
+@ROW("E9", level="pure")
+def test_E9_the_page_of_a_gang_says_on_which_day_its_time_is_over() -> None:
+    gang = Meeting(2, 4, join_timeout=timedelta(days=2)).join("a")
+    assert details(gang.state).splitlines()[-1] == "- 2026-02-02 12:00:00 UTC: fewer than 2 members have joined"
 
 
 @ROW("T8", level="pure")

@@ -92,8 +92,8 @@ attempt 1 → 2 · budgets: restart 1 of 3 · since 2026-01-01 00:00:00 UTC
 
 - **why** train: BackoffLimitExceeded; pod train-0 exited 1 on node-7 (rule component)
 - **now** pausing before the next attempt; its quota is kept
-- **next** 00:01:30 UTC retry pause
-- **next** 00:01:30 UTC attempt 2 is created
+- **next** 2026-01-01 00:01:30 UTC retry pause ends
+- **next** 2026-01-01 00:01:30 UTC attempt 2 is created
 - **to unblock** \\`holdfast retry default/train-llm\\` skips the pause
 
 | time (UTC) | attempt | reason | what happened |
@@ -131,6 +131,16 @@ def test_E9_the_page_of_a_workload_that_runs_again_says_at_its_top_why_it_did_no
 def test_E9_the_page_of_a_workload_to_which_nothing_happened_has_no_last_cause():
     life = Life().runs()
     assert "last cause" not in markdown(explain_of(life.spec, life.state, life.now))
+
+
+@ROW("E9", level="pure")
+def test_E9_the_page_says_on_which_day_a_time_comes_and_what_ends_then():
+    kept = Life(spec=workload(timings={"success_ttl": timedelta(days=7)})).runs().sees(succeeded=2, complete=True)
+    text = markdown(explain_of(kept.spec, kept.state, kept.now))
+    assert "- **next** 2026-01-08 00:00:00 UTC success TTL ends" in text
+    ill = Life().runs().sees(running=1, failed=1)
+    text = markdown(explain_of(ill.spec, ill.state, ill.now))
+    assert "- **next** 2026-01-01 00:01:00 UTC failure grace ends (train-0 exited 1 on node-7)" in text
 
 
 def test_the_page_leaves_out_what_there_is_not():
