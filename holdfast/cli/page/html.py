@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -21,7 +21,7 @@ from holdfast.client import Summary
 from holdfast.model import Explanation
 from holdfast.model.entities.queue import QueueLine
 from holdfast.model.gang.status import GangStatus
-from holdfast.model.words import printable
+from holdfast.model.words import amount_of, counted, printable
 from holdfast.policy.nodes.provisioner import verb_of
 
 _PACKAGE: Final = "holdfast.cli.page"
@@ -78,10 +78,6 @@ def _shown(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _clock(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%H:%M:%S}"
-
-
 def _gang(told: GangStatus) -> list[str]:
     return gang_text.gang(told).splitlines()
 
@@ -100,8 +96,9 @@ def _place(of: Summary | QueueLine) -> str:
 
 _FILTERS: Final = {
     "age": age,
+    "amount_of": amount_of,
     "cells": gang_cells,
-    "clock": _clock,
+    "counted": counted,
     "ended_outside": ended_outside,
     "gang": _gang,
     "instant": instant,

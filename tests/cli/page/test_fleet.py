@@ -52,6 +52,13 @@ def test_it_says_so_if_it_does_not_show_all():
     assert "Temporal lists first" not in fleet(one("train")).text
 
 
+def test_one_workload_is_one_and_what_has_not_begun_has_no_attempt():
+    page = fleet(one("train", attempt=0))
+    assert "1 workload, newest first" in page.text
+    assert "2 workloads, newest first" in fleet(one("train"), one("eval")).text
+    assert page.text.count("\u2013") == fleet(one("train", attempt=1)).text.count("\u2013") + 1
+
+
 @pytest.mark.row("F7", level="pure")
 def test_F7_two_kinds_of_one_name_have_two_links():
     both = ["/workloads/research/train", "/workloads/research/jobset/train"]

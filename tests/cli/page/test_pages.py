@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast.cli.page import html
 from holdfast.cli.page.draw import gang_cells
 from holdfast.cli.page.graph import Arrow, Box, GraphDrawing
 from holdfast.cli.page.timeline import timeline_of
+from holdfast.cli.workloads.history_text import instant
 from holdfast.client import ActivityView, ExplanationView
 from holdfast.client.silence import Silence
 from holdfast.model import NodeBook, NodeRecord, NodeState, NodeWord
@@ -118,6 +120,26 @@ def test_queues_are_listed_as_they_wait_and_silent_ones_with_the_reason():
     for said in ("16 used of 16", "2 used of no limit", "and 6 more", "night does not answer: no worker answers"):
         assert said in text
     assert "every workload begins as soon as it is submitted" in shown("queues.html", queues=[], silent={}).text
+
+
+def test_one_thing_is_counted_as_one():
+    quota = line("train", 1, "").model_copy(update={"demand": {"pods": "1"}})
+    assert "1 pod<" in html.page("queues.html", **COMMON, queues=[queue(lines=(quota,))], silent={})
+    assert "1 node with a lease" in shown("nodes.html", book=NodeBook(nodes={}, total=1), provisioner=None).text
+
+
+async def test_a_life_of_one_restart_counts_it_as_one_and_what_came_before_the_first_attempt_as_none():
+    life = timeline_of(await story("node-down"), NOW)
+    early = life.history.causes[0].model_copy(update={"attempt": 0})
+    history = life.history.model_copy(update={"restarts": 1, "causes": (early,)})
+    values = html.of_life(replace(life, history=history))
+    drawn = replace(values["drawing"], left_out=1)
+    told = await workload(**{**values, "drawing": drawn})
+    assert "of which 1 restart" in told.text
+    assert "1 restarts" not in told.text
+    assert "The first 1 attempt is not drawn" in told.text
+    page = html.page("report.html", explanation=None, now=NOW, policy="", **values)
+    assert f'<td class="time">{instant(early.time)}</td><td>\u2013</td>' in page
 
 
 def test_nodes_are_listed_with_their_requests():
