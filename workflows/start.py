@@ -19,6 +19,7 @@ from temporalio.common import (
 from holdfast import names
 from holdfast.model import BudgetStatus, Phase, Reason, Status, Workload, format_duration
 from holdfast.model.words import counted
+from holdfast.policy.loop.submission import identity
 from holdfast.policy.values.events import WISHES
 from holdfast.workflows import patches
 
@@ -81,22 +82,12 @@ def first_status(workload: Workload) -> Status:
 
 def memo(workload: Workload) -> dict[str, Any]:
     """Return the memo at the start: identity, what was submitted, and a status to show while no worker answers."""
-    told: dict[str, Any] = {
-        names.MEMO_UID: workload.uid,
-        names.MEMO_KIND: workload.source.kind,
+    told = identity(workload, workload.uid) | {
         names.MEMO_SPEC_HASH: workload.spec_hash(),
         names.MEMO_STATUS: first_status(workload).model_dump(mode="json"),
     }
-    if workload.listed_labels:
-        told[names.MEMO_LABELS] = workload.listed_labels
-    if workload.checkpoint is not None:
-        told[names.MEMO_SAVES] = True
-    if workload.queued:
-        told[names.MEMO_QUEUED] = True
     if workload.source.generation is not None:
         told[names.MEMO_APPLIED] = True
-    if workload.graph is not None:
-        told[names.MEMO_GRAPH] = workload.graph.graph
     return told
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import Priority, SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import Priority, RawValue, SearchAttributeKey, SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 from temporalio.workflow import ActivityCancellationType
 
@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from holdfast.policy.loop.fold import fold
     from holdfast.policy.loop.measures import Counted, Lasted, is_over, measures, moments, spent
     from holdfast.policy.loop.results import refusal
-    from holdfast.policy.loop.submission import submitted, unknown_to_0_1
+    from holdfast.policy.loop.submission import identity, submitted, unknown_to_0_1
     from holdfast.policy.loop.turn import Begin, Continue, Leave, Rest, landed, turn
     from holdfast.policy.sides.gang import GangScale, check_scale, scaled, unsized
     from holdfast.policy.sides.probe import probed
@@ -339,7 +339,9 @@ class WorkloadWorkflow:
         if self._state is None:
             return
         state = self._take_in(self._state, self._clock.now())
-        workflow.continue_as_new(args=[self._document, edit(state, runs=state.runs + 1)])
+        # As it is: it may have entries that another SDK wrote, and this one cannot read.
+        memo = {name: RawValue(payload) for name, payload in workflow.info().raw_memo.items()}
+        workflow.continue_as_new(args=[self._document, edit(state, runs=state.runs + 1)], memo=memo)
 
     async def _handlers_finished(self) -> None:
         """Wait until all updates have finished; a cancellation meanwhile goes to the inbox, and the wait goes on."""
@@ -391,15 +393,11 @@ class WorkloadWorkflow:
                 _KEYWORD(names.SA_KIND).value_set(spec.source.kind),
                 _KEYWORD(names.SA_QUEUE).value_set(spec.queue),
             ]
-            memo = {names.MEMO_UID: self._uid, names.MEMO_KIND: spec.source.kind}
-            if spec.listed_labels:
-                memo[names.MEMO_LABELS] = spec.listed_labels
-            if spec.checkpoint is not None:
-                memo[names.MEMO_SAVES] = True
-            if spec.queued:
-                memo[names.MEMO_QUEUED] = True
+        # Search attributes are carried to a new run; before 0.3, what a run had written to its memo was not.
+        if first and names.MEMO_UID not in workflow.info().raw_memo:
+            memo = identity(spec, self._uid)
         if first:
-            # A new run starts with the memo of the first run, and the components may have changed since.
+            # A run of before 0.3 left the first run's memo, and the components may have changed since.
             memo[names.MEMO_SPEC_HASH] = spec.spec_hash()
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType] - the SDK's own generics
         if first or state.phase is not Phase.RESUMING:

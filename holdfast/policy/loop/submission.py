@@ -1,11 +1,12 @@
-"""The state of a workload when it is submitted, and what an earlier release could not go on with."""
+"""The state and the memo of a workload when it is submitted, and what an earlier release could not go on with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
+from holdfast import names
 from holdfast.model import CopyWord, Scope, State, Workload
 from holdfast.model.observation import Asked
 from holdfast.policy.status.blocked import waiting
@@ -25,6 +26,20 @@ def submitted(spec: Workload, now: datetime) -> State:
     if spec.suspend:
         state = edit(state, intent=edit(state.intent, suspend=True, note="submitted suspended"))
     return state
+
+
+def identity(spec: Workload, uid: str) -> dict[str, Any]:
+    """Return the entries of the memo by which lists, queues and the broker know a workload. They never change."""
+    told: dict[str, Any] = {names.MEMO_UID: uid, names.MEMO_KIND: spec.source.kind}
+    if spec.listed_labels:
+        told[names.MEMO_LABELS] = spec.listed_labels
+    if spec.checkpoint is not None:
+        told[names.MEMO_SAVES] = True
+    if spec.queued:
+        told[names.MEMO_QUEUED] = True
+    if spec.graph is not None:
+        told[names.MEMO_GRAPH] = spec.graph.graph
+    return told
 
 
 def unknown_to_0_1(spec: Workload) -> str:

@@ -15,8 +15,9 @@ from temporalio.worker import Replayer
 
 from holdfast import names
 from holdfast.formats import read
-from holdfast.model import Bounded, Explanation, Policy, Status
+from holdfast.model import Bounded, Checkpoint, CheckpointProtocol, Explanation, Policy, Status
 from holdfast.plugin import HoldfastPlugin
+from holdfast.policy.values.edit import edit
 from tests.e2e.ground.site import asked
 from tests.policy.lives.life import workload
 from tests.workflows.conftest import SCALED
@@ -229,6 +230,32 @@ async def test_continue_as_new_at_any_point_loses_nothing(environment: Environme
             await replays(run.client.get_workflow_handle(execution.id, run_id=execution.run_id))
         assert runs >= 4
         assert run.cluster.overlaps == 0
+
+
+async def test_what_was_started_with_its_document_alone_keeps_its_memo_through_continue_as_new(
+    environment: Environment,
+):
+    async with environment(suggest=15) as run:
+        saves = Checkpoint(protocol=CheckpointProtocol.ANNOTATION)
+        spec = edit(workload(timings=SCALED.model_dump(by_alias=False)), checkpoint=saves, labels={"team": "a"})
+        handle = await run.start(spec)
+        first = (await handle.describe()).run_id
+        await run.running(handle)
+        for attempt in (1, 2):
+            await run.cluster.sees(handle, attempt, running=1, failed=1)
+            await run.running(handle, attempt + 1)
+        described = await handle.describe()
+        assert described.run_id != first
+        memo = await described.memo()
+        assert (memo[names.MEMO_UID], memo[names.MEMO_KIND]) == (first, spec.source.kind)
+        assert (memo[names.MEMO_SAVES], memo[names.MEMO_LABELS]) == (True, {"team": "a"})
+        second = run.client.get_workflow_handle(handle.id, run_id=described.run_id)
+        begun = await anext(aiter(second.fetch_history_events()))
+        carried = begun.workflow_execution_started_event_attributes.memo.fields
+        assert {names.MEMO_UID, names.MEMO_STATUS} <= set(carried), "it is listed as what it is from its first moment"
+        await handle.signal(names.SIGNAL_CANCEL)
+        await handle.result()
+        await replays(handle)
 
 
 async def test_the_same_without_a_workflow_cache(environment: Environment):
