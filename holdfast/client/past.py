@@ -12,16 +12,18 @@ from temporalio.exceptions import TemporalError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.client.connection import Place, explained
+from holdfast.client.found import describe
 from holdfast.errors import HoldfastError, WorkloadNotFound
 from holdfast.model import Workload
 from holdfast.past import Run, Story
-from holdfast.past.read import no_history, run_in, run_of, told
+from holdfast.past.read import no_history, run_in, run_of, standing, told
 
 
 async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Story:
     """Return the story of the life that a run belongs to; without a run id, of the latest run.
 
-    No worker is needed. This reads Temporal's own record run by run, back to the first run and on to the latest.
+    No worker is needed. This reads Temporal's own record run by run, back to the first run and on to the latest. What a
+    reset in Temporal took the place of is left out.
 
     Raises:
         WorkloadNotFound: if Temporal no longer knows it.
@@ -31,6 +33,8 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
     named = await _fetched(client, place, workflow_id, run_id)
     if named is None:
         raise WorkloadNotFound(workflow_id)
+    if run_id and named.closed:
+        named = await _last_of(client, place, named)
     runs = [named]
     while runs[0].previous_run_id:
         before = await _fetched(client, place, workflow_id, runs[0].previous_run_id)
@@ -43,6 +47,16 @@ async def fetch(client: Client, place: Place, workflow_id: str, run_id: str = ""
             break
         runs.append(after)
     return told(runs, workflow_id)
+
+
+async def _last_of(client: Client, place: Place, run: Run) -> Run:
+    """Return the latest run of a life: after a reset in Temporal, the run that was terminated does not name it."""
+    latest = await describe(client, place, run.workflow_id)
+    if latest is None or latest.run_id == run.run_id:
+        return run
+    if latest.raw_description.workflow_execution_info.first_run_id != run.first_run_id:
+        return run  # It is of a later submission.
+    return await _fetched(client, place, run.workflow_id, latest.run_id) or run
 
 
 async def workload_of(client: Client, place: Place, workflow_id: str, run_id: str = "") -> Workload:
@@ -100,7 +114,7 @@ async def from_files(paths: Iterable[Path], converter: DataConverter) -> Story:
         except (OSError, ValueError) as error:
             raise no_history(str(path), error) from error
         runs.append(await run_in(text, converter, str(path)))
-    runs.sort(key=lambda run: run.began_at)
+    runs = standing(runs)
     for before, after in pairwise(runs):
         if after.first_run_id != before.first_run_id:
             raise HoldfastError(f"runs {before.run_id} and {after.run_id} are not of one life: give one life's files")

@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast import names
 from holdfast.activities.data.storage import OBJECTS_MAXIMUM, Away, BadData
 from holdfast.errors import HoldfastError, NotReachable, WorkloadNotFound
-from holdfast.past.read import run_in, told
+from holdfast.past.read import run_in, standing, told
 from holdfast.past.story import Story
 from holdfast.past.tasks import Run
 
@@ -126,7 +126,7 @@ class Archive:
         if not lives:
             raise WorkloadNotFound(workflow_id)
         latest = max(lives.values(), key=lambda runs: max(run.began_at for run in runs))
-        return told(_last_stretch(latest), place)
+        return told(_last_stretch(standing(latest)), place)
 
 
 def _last_stretch(runs: list[Run]) -> list[Run]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.converter import DataConverter
@@ -97,11 +97,13 @@ async def read_run(events: Sequence[HistoryEvent], converter: DataConverter) -> 
     payloads = list(begun.input.payloads)
     document = await reading.value(payloads[:1], dict, "the workload")
     carried = await reading.value(payloads[1:2], State | None, "the memory it began with")
+    reset = _last_reset(events)
     last = events[-1]
     closed = _CLOSED.get(last.event_type, "")
     return Run(
         workflow_id=begun.workflow_id,
-        run_id=begun.original_execution_run_id,
+        # A run that a reset has made keeps the original id of the run that it takes the place of.
+        run_id=reset.workflow_task_failed_event_attributes.new_run_id if reset else begun.original_execution_run_id,
         first_run_id=begun.first_execution_run_id,
         previous_run_id=begun.continued_execution_run_id,
         next_run_id=last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id,
@@ -113,7 +115,16 @@ async def read_run(events: Sequence[HistoryEvent], converter: DataConverter) -> 
         carried=carried,
         tasks=tuple([await reading.task(raw) for raw in _raw_tasks(events)]),
         unreadable=tuple(reading.unreadable),
+        origin=begun.original_execution_run_id,
+        reset_at=_time(reset) if reset else None,
     )
+
+
+def _last_reset(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
+    """Return the event that the last reset in Temporal has left, if the run has come from one."""
+    cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+    failed = (one for one in reversed(events) if one.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED)
+    return next((one for one in failed if one.workflow_task_failed_event_attributes.cause == cause), None)
 
 
 _CLOSED: Final = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import ParseError
 from temporalio.client import WorkflowHistory
@@ -46,6 +46,23 @@ async def run_of(history: WorkflowHistory, converter: DataConverter, source: str
         raise HoldfastError(f"{source}: {error}") from error
     except LookupError as error:
         raise HoldfastError(f"{source}: it lacks an event that others refer to: {error}") from error
+
+
+def standing(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs by the time they began, without those whose place another took by a reset in Temporal.
+
+    What continued a run whose place was taken is left out with it.
+    """
+    ordered = sorted(runs, key=lambda run: (run.began_at, run.reset_at or run.began_at))
+    last = {run.origin: run.run_id for run in ordered}
+    gone = {origin for origin, run_id in last.items() if origin != run_id}
+    found: list[Run] = []
+    for run in ordered:
+        if last[run.origin] == run.run_id and run.previous_run_id not in gone:
+            found.append(run)
+        else:
+            gone.add(run.run_id)
+    return found
 
 
 def told(runs: Sequence[Run], source: str) -> Story:

@@ -136,3 +136,7 @@ class Run:
     tasks: tuple[Task, ...]
     unreadable: tuple[str, ...] = ()
     """The parts that could not be read, one sentence each."""
+    origin: str = ""
+    """The id of the run whose place it takes, if a reset in Temporal made it; else its own."""
+    reset_at: datetime | None = None
+    """When that reset was made."""
