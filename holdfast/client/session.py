@@ -305,7 +305,9 @@ class Holdfast:
         listed = self.list(cluster=within, namespace=namespace, queue=queue or None, limit=READ_MAXIMUM + 1)
         found = [one async for one in listed]
         cut = f" of the {READ_MAXIMUM:,} that Temporal lists first" if len(found) > READ_MAXIMUM else ""
-        found = sorted(found[:READ_MAXIMUM], key=lambda one: one.since, reverse=True)
+        # After a reset in Temporal a life is listed twice: first by the run that goes on.
+        lives = {(one.workflow_id, one.uid or one.run_id): one for one in reversed(found[:READ_MAXIMUM])}
+        found = sorted(lives.values(), key=lambda one: one.since, reverse=True)
         notes = [f"Only the newest {limit} workloads{cut} are counted."] if len(found) > limit or cut else []
         if queue and not found:
             notes.append(await self._none_of(queue, within, namespace))

@@ -13,6 +13,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 
 from holdfast import AlreadyEnded, Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
+from holdfast.cli.workloads.listing import Listing, Sort, select
 from holdfast.cli.workloads.watch import follow
 from holdfast.model import Observation, OperationKind, Reason, Source
 from holdfast.model.calls.cluster import PlannedComponent
@@ -20,6 +21,7 @@ from holdfast.model.labels import KUEUE_QUEUE
 from holdfast.policy.values.edit import edit
 from holdfast.workflows import start
 from tests.client.conftest import a_workload
+from tests.e2e.ground.site import until
 from tests.fakes.several import Cluster, working
 
 pytestmark = [pytest.mark.temporal, pytest.mark.timeout(300)]
@@ -252,10 +254,10 @@ async def test_a_workflow_ended_from_outside_is_said_so_although_a_worker_answer
 
 
 async def test_after_a_reset_in_temporal_the_end_of_the_run_that_goes_on_is_waited_for(
-    holdfast: Holdfast, client: Client, workload: Workload, cluster: Cluster
+    holdfast: Holdfast, client: Client, cluster: Cluster
 ) -> None:
     async with working(client, cluster):
-        run = await holdfast.submit(workload)
+        run = await holdfast.submit(a_workload(namespace="reset"))
         await run.until(lambda status: status.phase is Phase.RUNNING)
         assert run.run_id
         over = asyncio.create_task(run.closed())
@@ -274,6 +276,20 @@ async def test_after_a_reset_in_temporal_the_end_of_the_run_that_goes_on_is_wait
         assert not over.done()
         await run.cancel("enough")
         assert (await over).phase is Phase.CANCELLED
+
+        listing = Listing(())
+
+        async def are_listed() -> bool:
+            nonlocal listing
+            listing = await select(holdfast, Sort.AGE, namespace="reset")
+            return sorted(one.execution for one in listing.found) == ["Completed", "Terminated"]
+
+        await until(are_listed, 90, lambda: f"both runs are listed as over: {listing.found}")
+        assert listing.notes(100) == []
+        told = await run.history()
+        assert (told.phase, told.outcome) == (Phase.CANCELLED, Phase.CANCELLED)
+        account = await holdfast.account(namespace="reset")
+        assert [one.name for one in account.workloads] == [run.name]
 
 
 async def test_a_workload_that_ended_by_itself_still_explains_itself(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,12 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.client import Holdfast
 from holdfast.client.connection import Place
 from holdfast.client.past import fetch, from_files
-from holdfast.past import Story, history_of
+from holdfast.client.summary import Summary
+from holdfast.past import Story, history_of, ledger_of
+from tests.cli.text.test_listing import one as listed
 from tests.past.test_archive import CONVERTER, LIFE, Shelf, read
 
 pytestmark = pytest.mark.row("O6", level="pure")
@@ -152,3 +156,32 @@ async def test_the_run_that_was_terminated_leads_to_the_one_that_goes_on():
 
 async def test_a_later_submission_of_the_name_is_another_life():
     assert await told_from(A, "another's") == [*GOES_ON[:-2], A]
+
+
+async def test_P5_a_life_that_was_reset_is_counted_once(monkeypatch: pytest.MonkeyPatch):
+    lives = [
+        listed("train", uid="u", run_id="again"),
+        listed("train", uid="u", run_id=A, execution="Terminated"),
+        listed("train", uid="an earlier submission's", run_id="earlier", execution="Completed"),
+        listed("old", run_id="of a release that did not say whose it was", execution="Completed"),
+    ]
+
+    async def found(*_: object, **__: object) -> AsyncIterator[Summary]:
+        for each in lives:
+            yield each
+
+    read = list[str]()
+    story = await from_files(LIFE, CONVERTER)
+
+    def run_of(_: Holdfast, one: Summary) -> Any:
+        async def ledger() -> Any:
+            read.append(one.run_id)
+            return ledger_of(story, datetime(2026, 11, 22, tzinfo=UTC))
+
+        return SimpleNamespace(ledger=ledger)
+
+    monkeypatch.setattr(Holdfast, "list", found)
+    monkeypatch.setattr(Holdfast, "run_of", run_of)
+    account = await Holdfast(cast("Any", None), Place("here", "default"), "dev").account()
+    assert sorted(read) == sorted(one.run_id for one in lives if one.run_id != A)
+    assert len(account.workloads) == 3

@@ -114,7 +114,10 @@ class Listing:
         from holdfast.model.words import counted
 
         notes: list[str] = []
-        for one in [one for one in self.found[:limit] if ended_outside(one)][:_NAMED]:
+        # After a reset in Temporal, the life goes on in a run of its own.
+        lives = {(each.workflow_id, each.uid) for each in self.found if each.uid and not ended_outside(each)}
+        over = [one for one in self.found[:limit] if ended_outside(one) and (one.workflow_id, one.uid) not in lives]
+        for one in over[:_NAMED]:
             notes.append(f"{one.namespace}/{one.name}: {abandoned(ended_outside(one))}")
         total = f"{len(self.found):,}"
         if self.cut:

@@ -183,6 +183,17 @@ def test_E3_watching_does_not_tell_that_a_workflow_has_continued_as_new() -> Non
     assert [each.name for each, gone in changes(again, Listing(())) if gone] == ["a", "b"]
 
 
+@pytest.mark.row("E7", level="pure")
+def test_E7_a_run_that_a_reset_in_temporal_terminated_needs_no_sweep() -> None:
+    over = one("train", uid="u", run_id="a", execution="Terminated")
+    for goes_on in ("Running", "Completed"):
+        assert Listing((one("train", uid="u", run_id="b", execution=goes_on), over)).notes(100) == []
+    for other in (one("train", uid="another's", run_id="b"), one("train", uid="u", run_id="b", execution="Terminated")):
+        assert "`holdfast sweep` removes them" in Listing((other, over)).notes(100)[0]
+    unknown = one("train", run_id="a", execution="Terminated")
+    assert Listing((one("train", run_id="b"), unknown)).notes(100), "it is not known whose it is"
+
+
 def test_E3_watching_tells_changes_and_departures_once() -> None:
     before = Listing((one("a"), one("b"), one("c")))
     after = Listing((one("a"), one("b", phase="Failed"), one("d")))
