@@ -98,8 +98,11 @@ def _cancelled(graph: Graph, reason: Any = "", uid: Any = "", *_: Any) -> str:
 def latest_begin(run: PastRun) -> GangBegin | None:
     """Return the attempt that a rendezvous served last."""
     inputs = [run.arguments, *(word.arguments for word in run.words if word.name == names.SIGNAL_ATTEMPT)]
-    found = [begin for begin in map(_begin_of, inputs) if begin is not None]
-    return max(found, key=lambda begin: (begin.submitted_at, begin.attempt), default=None)
+    last: GangBegin | None = None
+    for begin in map(_begin_of, inputs):
+        if begin is not None and (last is None or begin.is_later(last)):
+            last = begin
+    return last
 
 
 def rendezvous_memory(run: PastRun) -> tuple[RendezvousMemory | None, bool]:

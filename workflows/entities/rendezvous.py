@@ -212,9 +212,7 @@ class Rendezvous(Entity):
         self._timer.take()
 
     def _begin(self, begin: GangBegin, now: datetime) -> None:
-        same = begin.workload_uid == self._given.workload_uid
-        later = begin.attempt > self._state.attempt if same else begin.submitted_at > self._given.submitted_at
-        if later:
+        if begin.is_later(self._given):
             self._given = begin
             # Revisions go on, so that no directive of an earlier attempt is mistaken for one of this attempt.
             self._state = edit(_nobody(begin, now), revision=self._state.revision + 1)

@@ -102,7 +102,8 @@ class Meetings:
             workload=spec.name,
             workload_uid=uid,
             workflow_id=spec.workflow_id,
-            submitted_at=spec.submitted_at or workflow.info().start_time,
+            # By Temporal's clock: the clocks of two submitters need not agree.
+            submitted_at=workflow.info().workflow_start_time,
             attempt=attempt.number,
             gang=attempt.meeting.gang,
         )

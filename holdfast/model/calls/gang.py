@@ -54,7 +54,9 @@ class GangBegin(Payload):
     workflow_id: str
     """The workflow that receives the outcome of the gang."""
     submitted_at: Time
-    """When the workload was submitted: of two workloads of one name, the later one's gang meets here."""
+    """When the workload's workflow began, by Temporal's clock: the gang of the later submission meets here.
+
+    A run that continues another one begins later; before 0.3 it was when the client said that it submitted."""
     attempt: Annotated[int, Field(ge=1)]
     gang: Annotated[Gang, BeforeValidator(_known_of_gang)]
 
@@ -62,6 +64,12 @@ class GangBegin(Payload):
     def run_id(self) -> str:
         """Its name in the state of the gang."""
         return f"{self.workload_uid}-{self.attempt}"
+
+    def is_later(self, other: GangBegin) -> bool:
+        """Whether it takes the place of another attempt: a later one, or one of a later submission of the name."""
+        if self.workload_uid == other.workload_uid:
+            return self.attempt > other.attempt
+        return self.submitted_at > other.submitted_at
 
 
 class GangEnd(Payload):
