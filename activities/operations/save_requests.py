@@ -203,7 +203,8 @@ class _Annotations:
 
     async def ask(self, pod: Object) -> Answer:
         there = mapping(mapping(pod["metadata"]).get("annotations"))
-        wanted, number, uid = _request(self._given), str(self._given.number), str(pod["metadata"]["uid"])
+        wanted, sent, uid = _request(self._given), _sent(self._given), str(pod["metadata"]["uid"])
+        number = str(sent)
         asked: dict[str, str | None] = {
             names.ANNOTATION_CHECKPOINT_REQUEST: number,
             names.ANNOTATION_CHECKPOINT_REASON: wanted["reason"],
@@ -218,7 +219,7 @@ class _Annotations:
         else:
             begun = uid in self._begun or there.get(names.ANNOTATION_CHECKPOINT_BEGUN) == number
             named = there.get(names.ANNOTATION_CHECKPOINT_ANSWERS)
-            said = answer_to(self._given.number, named, begun, read_answer(*map(there.get, _ANSWER)))
+            said = answer_to(sent, named, begun, read_answer(*map(there.get, _ANSWER)))
             if said.standing is Standing.WORKING and not named:
                 self._begun.add(uid)
                 asked[names.ANNOTATION_CHECKPOINT_BEGUN] = number
@@ -287,7 +288,8 @@ class _Endpoints:
         checkpoint, session = self._given.checkpoint, self._session
         assert session is not None
         url = f"http://{where}:{checkpoint.port}{checkpoint.path}"
-        body = {**_request(self._given), "request": self._given.number, "attempt": self._given.attempt}
+        number = _sent(self._given)
+        body = {**_request(self._given), "request": number, "attempt": self._given.attempt}
         seconds = aiohttp.ClientTimeout(total=self._seconds)
         try:
             async with session.post(url, json=body, allow_redirects=False, timeout=seconds) as response:
@@ -296,7 +298,7 @@ class _Endpoints:
                 text = await body_of(response, ANSWER_BYTES + 1)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             return Answer(message=f"its endpoint does not answer: {one_line(type(error).__name__, _MESSAGE_MAXIMUM)}")
-        return read_body(text, self._given.number)
+        return read_body(text, number)
 
 
 def read_body(text: bytes, number: int) -> Answer:
@@ -317,6 +319,10 @@ def read_body(text: bytes, number: int) -> Answer:
         return _not_understood("its answer has no state")
     said = read_answer(told.get("state"), told.get("uri"), told.get("message"))
     return answer_to(number, told.get("request"), True, said)
+
+
+def _sent(given: CheckpointInput) -> int:
+    return given.sent or given.number
 
 
 def _request(given: CheckpointInput) -> dict[str, str]:

@@ -250,6 +250,7 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
         checkpoint=spec.checkpoint,
         components=spec.savers,
         number=request.number,
+        sent=request.sent,
         reason=request.reason.value,
         running=request.running,
         finished=request.finished,

@@ -468,7 +468,9 @@ class CheckpointInput(Payload):
     components: tuple[str, ...]
     """The components whose pods are asked."""
     number: int
-    """The number of the request, by which pods distinguish it from the one before."""
+    """The number of the request, counted over the workload's life."""
+    sent: Annotated[int, Field(exclude_if=lambda value: not value)] = 0
+    """The number that pods are given, by which they tell it from any other; 0: `number`, from an earlier release."""
     reason: str
     running: int
     """How many pods ran when it was decided: pods missing since then have not saved."""

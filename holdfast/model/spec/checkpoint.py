@@ -107,7 +107,7 @@ class CheckpointRequest(Payload):
     """One request to save, and its result."""
 
     number: int
-    """Counted over the workload's life; pods use it to tell a request from the one before."""
+    """Counted over the workload's life."""
     attempt: int
     state: CheckpointState = CheckpointState.REQUESTED
     reason: Reason
@@ -131,6 +131,11 @@ class CheckpointRequest(Payload):
     uri: str = ""
     why: str = ""
     """The result, in words."""
+
+    @property
+    def sent(self) -> int:
+        """The number that pods are given: it does not go back with a memory that is restored or reset (row D45)."""
+        return int(self.at.timestamp()) + self.number
 
     @property
     def savers(self) -> int:

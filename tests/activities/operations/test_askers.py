@@ -444,3 +444,37 @@ async def test_L32_of_many_endpoints_each_has_less_time_so_that_a_round_ends(
     await asker.ask_all([{"metadata": {"uid": str(number)}} for number in range(pods)])
     assert set(told) == {seconds}
     assert len(told) == pods
+
+
+@ROW("D45", level="pure")
+async def test_D45_a_pod_is_given_the_number_that_does_not_go_back_and_an_answer_to_the_counted_one_is_none():
+    patched: list[dict[str, Any]] = []
+
+    async def patch(*_: Any, patch: dict[str, Any], **__: Any) -> None:
+        patched.append(patch["metadata"]["annotations"])
+
+    site: Any = SimpleNamespace(kube=SimpleNamespace(patch=patch))
+    by_notes = Checkpoint(protocol=CheckpointProtocol.ANNOTATION)
+    wanted = given(1).model_copy(update={"checkpoint": by_notes, "sent": 1796126413})
+    there = annotated(3)
+    there["metadata"]["resourceVersion"] = "7"
+    async with asker_of(site, wanted) as asker:
+        assert (await asker.ask(there)).standing is Standing.SILENT
+    (notes,) = patched
+    assert notes[names.ANNOTATION_CHECKPOINT_REQUEST] == "1796126413"
+    assert notes[names.ANNOTATION_CHECKPOINT_STATE] is None
+
+    seen: list[Any] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append((await request.json())["request"])
+        return web.json_response(
+            {"state": "Complete", "uri": "s3://saved/7", "request": [3, 1796126413][len(seen) - 1]}
+        )
+
+    async with (
+        endpoint(handler) as port,
+        asker_of(site, given(port).model_copy(update={"sent": 1796126413})) as asker,
+    ):
+        said = [(await asker.ask(pod(own_address()))).standing for _ in range(2)]
+    assert (seen, said) == ([1796126413, 1796126413], [Standing.SILENT, Standing.DONE])

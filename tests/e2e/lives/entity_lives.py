@@ -231,7 +231,7 @@ class BrokerLife(Life):
         assert len(set(told_of)) == len(told_of), f"two requests came to one save: {told_of}"
         sent = [one.body for one in space.truth.requests() if (one.verb, one.resource) == ("patch", "pods")]
         wanted = Counter(said for body in sent if (said := noted({"metadata": {}, **body}).get(REQUEST)))
-        assert set(wanted) == {str(one) for one in range(1, self._number + 1)}, wanted
+        assert len(wanted) == self._number, wanted
 
 
 class StagingLife(Life):

@@ -38,9 +38,15 @@ def noted(pod: Pod) -> dict[str, str]:
 async def asked(space: Space, name: str = "train", pods: int = 4, number: int = 1) -> list[Pod]:
     """Wait until so many pods are asked to save their state, and return them, in the order of their names."""
     found: list[Pod] = []
+    handle = space.site.client.get_workflow_handle(names.workflow_id(space.site.cluster, space.namespace, name))
 
     async def check() -> bool:
-        found[:] = [one for one in await space.pods(name) if noted(one).get(REQUEST) == str(number)]
+        given = [one for one in await space.pods(name) if noted(one).get(REQUEST)]
+        if number > 1:
+            request = (await space.site.status(handle)).checkpoint
+            wanted = str(request.sent) if request is not None and request.number == number else ""
+            given = [one for one in given if noted(one)[REQUEST] == wanted]
+        found[:] = given
         return len(found) >= pods
 
     await until(check, 120, f"{pods} pods of {name} are asked for checkpoint {number}")

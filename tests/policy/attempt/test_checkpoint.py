@@ -24,12 +24,14 @@ from holdfast.model import (
     Reason,
     Workload,
 )
+from holdfast.model.calls.cluster import CheckpointInput
 from holdfast.policy.attempt.checkpoint import check_ask, is_over
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, CheckpointAsked, Resumed, Suspended
 from holdfast.policy.values.steps import Sleep
+from holdfast.workflows.operations.dispatch import call_of
 from tests.e2e.peers.jobsets import jobset, replicated
 from tests.policy.lives.elements import Elements
 from tests.policy.lives.life import START, Life, workload
@@ -512,3 +514,30 @@ def test_U11_it_is_said_whom_it_waits_for_until_when_and_what_follows():
     assert "with their extension" in explained(life)
     kills = preempted(saving(on_unresponsive=OnUnresponsive.KILL))
     assert "removed without grace, and resumes from the beginning" in explained(kills)
+
+
+@ROW("D45", level="pure")
+def test_D45_pods_are_given_a_number_that_a_memory_that_goes_back_has_never_given():
+    life = Life(saving(), hold={OperationKind.CHECKPOINT}).runs()
+    before = life.state
+    life.tell(PREEMPTED)
+    first = _given(life)
+    life.tell(Resumed("never mind"))
+    life.tell(PREEMPTED)
+    second = _given(life)
+    assert (second.number, second.sent) == (first.number + 1, first.sent + 1), "also within one second"
+    # Temporal is restored from a backup, or the workflow is reset.
+    again = Life(saving(), hold={OperationKind.CHECKPOINT}).runs()
+    again.state, again.now = before, life.now + MINUTES
+    again.tell(PREEMPTED)
+    last = _given(again)
+    assert (last.number, last.attempt) == (first.number, first.attempt)
+    assert last.sent > second.sent
+    assert last.sent < 2**31, "programs of 32 bits can read it"
+
+
+def _given(life: Life) -> CheckpointInput:
+    """Return the request as the pods' worker gets it."""
+    call = call_of(life.spec, life.state, "uid", life.now)
+    assert isinstance(call.argument, CheckpointInput)
+    return call.argument
