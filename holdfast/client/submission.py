@@ -187,9 +187,9 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
         found: The earlier submission.
 
     Raises:
-        HoldfastError: if it was revived meanwhile, or is not gone within `MAKING_WAY`; the message says what it waits
-            for.
-        NotReachable: if Temporal does not answer.
+        HoldfastError: if it was revived meanwhile, or is not gone within `MAKING_WAY`, or Temporal no longer answers by
+            then; the message says what it waits for.
+        NotReachable: if Temporal does not take the cancel.
     """
     description, phases = found
     uid = await uid_of(description)
@@ -202,7 +202,15 @@ async def make_way(client: Client, place: Place, found: InTheWay) -> None:
             raise explained(error, place) from error
     patience, begun, pause = Patience(), time.monotonic(), _POLL_FIRST
     while True:
-        seen = await patience.ask(lambda: describe(client, place, description.id))
+        left = begun + MAKING_WAY.total_seconds() - time.monotonic()
+        try:
+            async with asyncio.timeout(max(left, _POLL_LONGEST)):  # The last pause may have ended after the limit.
+                seen = await patience.ask(lambda: describe(client, place, description.id))
+        except TimeoutError:
+            raise HoldfastError(
+                f"Temporal at {place} does not answer: the cancel of {description.id} was sent, and nothing was "
+                "submitted: submit again once Temporal answers"
+            ) from None
         if seen is None or seen.status is not WorkflowExecutionStatus.RUNNING or await uid_of(seen) != uid:
             return
         now = seen.typed_search_attributes.get(_PHASE)

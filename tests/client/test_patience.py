@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from holdfast.cli.common.options import exit_code_of
-from holdfast.client import patience
+from holdfast.client import patience, submission
 from holdfast.client.connection import Place
 from holdfast.client.patience import Patience
 from holdfast.client.run import Run
@@ -98,3 +101,30 @@ def test_a_run_that_was_started_with_what_is_no_workload_says_which_field():
     assert "was started with what is no workload: " in str(told.value)
     assert "name: 'Bad Name': expected a Kubernetes name" in str(told.value)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.row("D53", level="pure")
+async def test_D53_a_submission_that_makes_way_does_not_wait_for_temporal_without_end(monkeypatch: pytest.MonkeyPatch):
+    """The cancel is taken; then Temporal is away."""
+    sent = list[str]()
+
+    async def memo() -> dict[str, str]:
+        return {}
+
+    async def signal(name: str, **_: Any) -> None:
+        sent.append(name)
+
+    async def away(*_: object) -> None:
+        raise AWAY
+
+    monkeypatch.setattr(submission, "MAKING_WAY", timedelta(seconds=0.2))
+    monkeypatch.setattr(submission, "_POLL_LONGEST", 0.1)
+    monkeypatch.setattr(submission, "describe", away)
+    earlier: Any = SimpleNamespace(id="workload/dev/team/train", run_id="run", memo=memo)
+    client: Any = SimpleNamespace(get_workflow_handle=lambda *_, **__: SimpleNamespace(signal=signal))
+    with pytest.raises(
+        HoldfastError, match=r"the cancel of workload/dev/team/train was sent, and nothing was submitted"
+    ):
+        async with asyncio.timeout(30):
+            await submission.make_way(client, Place("here", "default"), submission.InTheWay(earlier, (Phase.PENDING,)))
+    assert sent == ["cancel"]
