@@ -186,15 +186,17 @@ class WorkloadNotFound(HoldfastError):
 class AlreadyEnded(HoldfastError):
     """The workload has ended, so that it accepts no more requests."""
 
-    def __init__(self, workflow_id: str, outcome: str = "") -> None:
-        """Create the error; `outcome` is the phase it ended in."""
+    def __init__(self, workflow_id: str, outcome: str = "", remedy: str = "") -> None:
+        """Create the error; `outcome` is the phase it ended in, `remedy` what runs it anew if that is special."""
         self.workflow_id = workflow_id
         self.outcome = outcome
-        super().__init__(workflow_id, outcome)
+        self.remedy = remedy
+        super().__init__(workflow_id, outcome, remedy)
 
     def __str__(self) -> str:
         how = f": {self.outcome}" if self.outcome else ""
-        return f"{self.workflow_id} has ended{how}; to run it anew, submit it with --again (again=True) or retry it"
+        remedy = self.remedy or "submit it with --again (again=True) or retry it"
+        return f"{self.workflow_id} has ended{how}; to run it anew, {remedy}"
 
 
 class WorkloadFailed(HoldfastError):

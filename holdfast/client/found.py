@@ -23,6 +23,8 @@ _OWN_KIND: Final = "Workload"
 """The custom resource whose queue is one of Holdfast's."""
 _EVENTS: Final = 250
 """How many of the latest events are searched for a cancel. After it, few follow until it is carried out."""
+_OVER: Final = (Phase.SUCCEEDED.value, Phase.CANCELLED.value, Phase.TERMINATING.value)
+"""The phases in which a workflow that still runs begins no other attempt."""
 
 
 class Begun(NamedTuple):
@@ -77,24 +79,31 @@ async def describe(client: Client, place: Place, workflow_id: str) -> WorkflowEx
         raise translated from error
 
 
-async def check_retry(what: str, description: WorkflowExecutionDescription) -> None:
-    """Check that Kueue would count the quota of a workload that begins again (row F8).
+async def check_retry(what: str, description: WorkflowExecutionDescription) -> bool:
+    """Check that a workload may begin again, and return whether that takes a new run: its own begins nothing more.
 
     Args:
         what: the workload, for the message.
         description: The latest run.
 
     Raises:
-        HoldfastError: if it is a custom resource that has ended, and whose quota Kueue counts.
+        HoldfastError: if it takes one, and is a custom resource or a workload of a graph: a new run would be a stranger
+            to these. Also if Kueue counts its quota as free (row F8).
     """
     memo, phase = await description.memo(), description.typed_search_attributes.get(_PHASE)
+    running = description.status is WorkflowExecutionStatus.RUNNING
+    over = not running or phase in _OVER
     kind = str(memo.get(names.MEMO_KIND, ""))
     # `Workload.kueue_admits`, by what can be read without a worker.
-    if not memo.get(names.MEMO_APPLIED) or KUEUE_QUEUE not in memo.get(names.MEMO_LABELS, {}) or kind == _OWN_KIND:
-        return
-    if description.status is WorkflowExecutionStatus.RUNNING and phase != Phase.FAILED.value:
-        return
-    raise HoldfastError(f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again")
+    counted = memo.get(names.MEMO_APPLIED) and KUEUE_QUEUE in memo.get(names.MEMO_LABELS, {}) and kind != _OWN_KIND
+    if counted and (not running or phase == Phase.FAILED.value):
+        raise HoldfastError(
+            f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again"
+        )
+    if over and (remedy := await anew(description)):
+        how = "is being removed" if running and phase == Phase.TERMINATING.value else "has ended"
+        raise HoldfastError(f"{what} {how}: {remedy}")
+    return over
 
 
 async def check_removal(client: Client, place: Place, what: str, description: WorkflowExecutionDescription) -> None:
@@ -154,6 +163,14 @@ async def _cancels(client: Client, event: HistoryEvent, uid: str) -> bool:
                     return False
         case _:
             return False
+
+
+async def anew(description: WorkflowExecutionDescription) -> str:
+    """Return what runs anew what has ended, if neither `submit --again` nor `retry` does; else empty."""
+    memo = await description.memo()
+    if memo.get(names.MEMO_APPLIED):
+        return f"delete the {memo.get(names.MEMO_KIND, '')}, and apply it again"
+    return "submit its graph again" if memo.get(names.MEMO_GRAPH) else ""
 
 
 async def uid_of(description: WorkflowExecutionDescription) -> str:

@@ -27,7 +27,7 @@ from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities.health import unhealthy
-from holdfast.client.found import check_own, check_retry
+from holdfast.client.found import anew, check_own, check_retry
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
@@ -322,18 +322,22 @@ class Run:
         raise AssertionError("a watch ends only with a closed workflow")
 
     async def retry(self, reason: str = "", *, wait: bool = False) -> Run:
-        """Begin again: the next attempt at once while its workflow runs, else a new run of the workload as submitted.
+        """Begin again: the next attempt at once, or, if it is over, a new run of the workload as submitted.
+
+        It is over if it has ended other than as Failed, or is being removed after a cancel, or its workflow is over.
+        What it still holds is removed first, as `Holdfast.submit` does with `again`.
 
         Returns:
             The run that continues: this one, or the new one.
 
         Raises:
-            HoldfastError: if it is a custom resource that has ended, and whose quota Kueue counts.
+            HoldfastError: if it is over, and is a custom resource or a workload of a graph; or if Kueue has given its
+                quota to others.
         """
         description = await self._describe()
-        await check_retry(self._where, description)
+        over = await check_retry(self._where, description)
         run = self
-        if description.status is WorkflowExecutionStatus.RUNNING:
+        if not over:
             await self._signal(names.SIGNAL_RETRY, reason, self.uid)
         else:
             from holdfast.client.submission import begin
@@ -560,7 +564,8 @@ class Run:
     async def _not_taken(self, error: RPCError) -> HoldfastError:
         """Return why a signal or an update was not taken: Temporal answers alike for what ended and what never was."""
         if error.status is RPCStatusCode.NOT_FOUND and "completed" in error.message.lower():
-            return AlreadyEnded(self.workflow_id, (await self.recorded()).phase.value)
+            phase, remedy = (await self.recorded()).phase, await anew(await self._describe())
+            return AlreadyEnded(self.workflow_id, phase.value, remedy)
         return self._explained(error)
 
     async def _ask(self, query: str) -> dict[str, Any] | None:

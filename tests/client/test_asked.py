@@ -22,8 +22,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import PolicyChange, names
+from holdfast.client import found, silence, submission
 from holdfast.client import run as client_run
-from holdfast.client import silence, submission
 from holdfast.client.connection import Place
 from holdfast.client.entities import provisioner
 from holdfast.client.entities.provisioner import ProvisionerRun, node_book
@@ -34,6 +34,7 @@ from holdfast.errors import AlreadyEnded, HoldfastError, NotReachable, WorkloadN
 from holdfast.model import Phase, Reason, Status, Workload
 from holdfast.model.entities.graph import Place as GraphPlace
 from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
+from holdfast.model.labels import KUEUE_QUEUE
 from tests.client.conftest import a_workload
 from tests.client.test_explain import LINE, NOW, QUEUE, QUEUE_STANDS, RUNNING, WORKLOAD, Temporal
 
@@ -153,7 +154,7 @@ async def test_an_update_of_what_has_ended_hears_so_as_a_signal_does(
     class Ended(Run):
         @property
         def handle(self) -> Any:
-            return None
+            return SimpleNamespace(describe=ended().describe)
 
         async def recorded(self) -> StatusView:
             status = Status(
@@ -336,3 +337,71 @@ async def test_what_was_revived_meanwhile_is_named_as_commands_take_it() -> None
     temporal: Any = SimpleNamespace(get_workflow_handle=lambda *_, **__: handle)
     with pytest.raises(HoldfastError, match="revived meanwhile .* `holdfast cancel research/jobset/train` ends it"):
         await submission.make_way(temporal, PLACE, submission.InTheWay(described(Phase.FAILED), (Phase.FAILED,)))
+
+
+def ended(
+    phase: Phase = Phase.CANCELLED,
+    *,
+    running: bool = False,
+    graph: str = "",
+    applied: str = "",
+    labels: dict[str, str] | None = None,
+) -> Any:
+    """A workload's workflow as Temporal describes it: its phase, and what its memo has it be."""
+    shown = SearchAttributePair(SearchAttributeKey.for_keyword(names.SA_PHASE), phase.value)
+    told: dict[str, Any] = {names.MEMO_UID: "u", names.MEMO_GRAPH: graph, names.MEMO_LABELS: labels or {}}
+    told |= {names.MEMO_KIND: applied, names.MEMO_APPLIED: True} if applied else {names.MEMO_KIND: "AppWrapper"}
+
+    async def memo() -> dict[str, Any]:
+        return told
+
+    async def describe() -> Any:
+        return description
+
+    description = SimpleNamespace(
+        memo=memo,
+        describe=describe,
+        typed_search_attributes=TypedSearchAttributes([shown]),
+        status=RUNNING if running else WorkflowExecutionStatus.COMPLETED,
+    )
+    return description
+
+
+@pytest.mark.row("F8", level="pure")
+@pytest.mark.row("L31", level="pure")
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("running", [True, False])
+async def test_only_what_is_submitted_by_itself_begins_anew_once_it_is_over(phase: Phase, *, running: bool) -> None:
+    over = not running or phase in {Phase.SUCCEEDED, Phase.CANCELLED, Phase.TERMINATING}
+    assert await found.check_retry("it", ended(phase, running=running)) is over
+    how = "is being removed" if running and phase is Phase.TERMINATING else "has ended"
+    jobset, member = ended(phase, running=running, applied="JobSet"), ended(phase, running=running, graph="g")
+    for one, remedy in ((jobset, "delete the JobSet, and apply it again"), (member, "submit its graph again")):
+        if not over:
+            assert not await found.check_retry("it", one)
+            continue
+        with pytest.raises(HoldfastError, match=f"^it {how}: {remedy}$"):
+            await found.check_retry("it", one)
+
+
+@pytest.mark.row("F8", level="pure")
+async def test_F8_a_failed_workload_whose_quota_kueue_counts_as_free_is_not_tried_again() -> None:
+    counted = ended(Phase.FAILED, running=True, applied="JobSet", labels={KUEUE_QUEUE: "team"})
+    with pytest.raises(HoldfastError, match="Kueue counts its quota as free: delete the JobSet, and apply it again"):
+        await found.check_retry("it", counted)
+    own = ended(Phase.FAILED, running=True, applied="Workload", labels={KUEUE_QUEUE: "team"})
+    assert not await found.check_retry("it", own), "its queue is one of Holdfast's"
+
+
+@pytest.mark.parametrize(
+    ("gone", "remedy"),
+    [
+        (ended(), "submit it with --again (again=True) or retry it"),
+        (ended(applied="JobSet"), "delete the JobSet, and apply it again"),
+        (ended(graph="g"), "submit its graph again"),
+    ],
+)
+async def test_what_runs_anew_what_has_ended_is_said_of_each_as_it_is(gone: Any, remedy: str) -> None:
+    assert (
+        str(AlreadyEnded("it", "Failed", await found.anew(gone))) == f"it has ended: Failed; to run it anew, {remedy}"
+    )

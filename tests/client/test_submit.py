@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
@@ -23,6 +24,9 @@ from holdfast import (
 )
 from holdfast.cli.submission.apply import _apply  # pyright: ignore[reportPrivateUsage] - without its files
 from holdfast.formats.jobset import reader
+from holdfast.model import Source
+from holdfast.model.entities.graph import Place
+from holdfast.workflows import start
 from holdfast.workflows.start import document, summary
 from tests.client.conftest import a_workload
 from tests.client.server import temporal_server
@@ -177,6 +181,40 @@ async def test_retry_after_the_end_runs_what_was_submitted(
         assert second.uid != first.uid
         assert (await second.result()).phase is Phase.SUCCEEDED
         assert (await second.submitted()).spec_hash() == workload.spec_hash()
+
+
+async def test_retry_of_one_that_has_succeeded_and_is_kept_removes_it_and_runs_it_once_more(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    cluster = Cluster(complete=True)
+    async with working(client, cluster):
+        first = await holdfast.submit(workload)
+        assert (await first.result()).phase is Phase.SUCCEEDED
+        assert not (await first.recorded()).closed, "its resources are kept"
+        cluster.complete = False
+        second = await first.retry(wait=True)
+        assert second.uid != first.uid
+        assert (first.uid, 1) in cluster.removed
+        assert (await second.recorded()).phase is Phase.RUNNING
+        assert await second.retry() == second, "there is nothing to retry, and it runs on"
+        assert (await second.status()).status.attempt == 1
+        await second.cancel(wait=True)
+
+
+async def test_retry_after_the_end_begins_no_stranger_to_a_custom_resource_or_a_graph(
+    holdfast: Holdfast, client: Client
+) -> None:
+    source = Source(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", generation=1)
+    applied = a_workload(uid=str(uuid4()), source=source)
+    member = a_workload(uid=str(uuid4()), graph=Place(graph="g", item="train"))
+    remedies = ((applied, "delete the JobSet, and apply it again"), (member, "submit its graph again"))
+    for one, remedy in remedies:
+        await client.start_workflow(names.WORKLOAD_WORKFLOW, **start.options(one, again=False))
+        run = await holdfast.get(one.name, one.namespace)
+        await run.handle.terminate("for the test")
+        with pytest.raises(HoldfastError, match=f"has ended: {remedy}"):
+            await run.retry()
+        assert (await holdfast.get(one.name, one.namespace)).uid == one.uid
 
 
 async def test_get_finds_the_run_or_says_there_is_none(holdfast: Holdfast, workload: Workload) -> None:

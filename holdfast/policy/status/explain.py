@@ -61,6 +61,7 @@ from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.first_cause import with_death
 from holdfast.policy.failures.rules import Ruling, rule_on, rulings, title_of
 from holdfast.policy.sides.staging import is_paused, is_staging
+from holdfast.policy.status.blocked import counted_out
 from holdfast.policy.status.report import WARNINGS, conditions, still_runs
 from holdfast.policy.values.decision import Wait
 from holdfast.policy.values.displayed import displayed
@@ -605,11 +606,13 @@ def _unblock(spec: Workload, state: State) -> str:
         return f"free quota in queue {spec.queue}, or wait: `holdfast queue show {spec.queue}` shows who is before it"
     if state.phase is Phase.FAILED and state.reason is Reason.REFUSED:
         beside = next((remedy for words, remedy in _BESIDE_THE_FILE.items() if words in state.message), "")
-        return f"{beside}, then run {retry}" if beside else "correct the file, then submit it with `--again`"
-    if state.phase is Phase.FAILED and attempt is not None and attempt.stage is Stage.SUBMITTED:
+        again = f"run {retry}" if beside else "run `holdfast submit FILE --again`"
+        return f"{beside or 'correct the file'}, then {_anew(spec) or again}"
+    kept = attempt is not None and attempt.stage is Stage.SUBMITTED and not counted_out(state)
+    if state.phase is Phase.FAILED and kept:
         return f"{retry} begins anew with its budgets renewed; {cancel} removes what is held"
     if state.phase is Phase.FAILED:
-        return f"{retry} starts it again once this run has ended"
+        return _anew(spec) or f"{retry} starts it again once this run has ended"
     if attempt is not None and attempt.remnants:
         finalizers = ", ".join(sorted({name for each in attempt.remnants for name in each.finalizers}))
         if finalizers:
@@ -630,6 +633,13 @@ def _unblock(spec: Workload, state: State) -> str:
     if waiting:
         return _UNBLOCKS.get(waiting[0].reason, _DESCRIBE).format(pod=waiting[0].subject, ns=spec.namespace)
     return _REMEDIES[failure.reason] if failure is not None else ""
+
+
+def _anew(spec: Workload) -> str:
+    """Return what runs anew what has ended, where `holdfast retry` and `submit --again` do not; else empty."""
+    if spec.source.generation is not None:
+        return f"delete the {spec.source.kind}, and apply it again"
+    return "submit its graph again, once that has ended" if spec.graph is not None else ""
 
 
 def _command(verb: str, spec: Workload) -> str:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import pytest
 
 from holdfast import names
-from holdfast.model import CopyCounts, OperationKind, Phase, Reason, Status
+from holdfast.model import CopyCounts, OperationKind, Phase, Reason, Source, Status
+from holdfast.model.entities.graph import GraphNews, Place
 from holdfast.policy.status.explain import explain_of, markdown, status_of
+from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Cancelled, OperationRefused, Resumed, Suspended
 from holdfast.policy.verdicts.hold import hold
 from tests.policy.lives.life import Life, workload
+from tests.policy.lives.moments import moment
 
 ROW = pytest.mark.row
+APPLIED = Source(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", generation=1)
+OTHERS = (
+    (workload(source=APPLIED), "delete the JobSet, and apply it again"),
+    (workload(graph=Place(graph="g", item="train")), "submit its graph again, once that has ended"),
+)
+"""What another run would be a stranger to: a custom resource, and a workload of a graph; and what runs them anew."""
 
 
 def told(life: Life) -> str:
@@ -182,7 +191,7 @@ def test_status_counts_the_copies_of_components_that_have_some():
 @pytest.mark.parametrize(
     ("message", "unblock"),
     [
-        ("spec.template.image: is required", "correct the file, then submit it with `--again`"),
+        ("spec.template.image: is required", "correct the file, then run `holdfast submit FILE --again`"),
         (
             "namespace research is not enabled for Holdfast: run `holdfast namespace enable research`",
             "enable the namespace, then run `holdfast retry default/train-llm`",
@@ -204,3 +213,19 @@ def test_E7_after_a_refusal_the_file_is_corrected_or_what_it_needs_is_set_up(mes
     life.settle()
     assert (life.ended, life.state.reason) == (Phase.FAILED, Reason.REFUSED)
     assert explain_of(life.spec, life.state, life.now).unblock == unblock
+    first = unblock.partition(", then")[0]
+    for spec, again in OTHERS:
+        assert explain_of(spec, life.state, life.now).unblock == f"{first}, then {again}"
+
+
+@ROW("E7", level="pure")
+def test_E7_what_has_ended_and_another_run_would_be_a_stranger_to_is_not_to_be_retried():
+    ended, kept = moment("failed"), moment("failed and kept")
+    for spec, again in OTHERS:
+        assert explain_of(spec, ended.state, ended.now).unblock == again
+        assert "`holdfast retry " in explain_of(spec, kept.state, kept.now).unblock, "its own run can begin again"
+    news = GraphNews(item="train", workload_uid="uid", outcome=Phase.FAILED, released=True)
+    attempt = edit(kept.state.attempt, cleared=True) if kept.state.attempt is not None else None
+    out = edit(kept.state, graph_told=news, attempt=attempt)
+    spec, again = OTHERS[1]
+    assert explain_of(spec, out, kept.now).unblock == again, "its graph counts it as ended"
