@@ -331,14 +331,16 @@ class Run:
             The run that continues: this one, or the new one.
 
         Raises:
-            HoldfastError: if it is over, and is a custom resource or a workload of a graph; or if Kueue has given its
-                quota to others.
+            HoldfastError: if it is over, and is a custom resource or a workload of a graph; if Kueue has given its
+                quota to others; or if it has failed, and its workflow refuses.
         """
         description = await self._describe()
         over = await check_retry(self._where, description)
         run = self
         if not over:
             await self._signal(names.SIGNAL_RETRY, reason, self.uid)
+            if description.typed_search_attributes.get(_PHASE) == Phase.FAILED.value:
+                await self._check_retried()
         else:
             from holdfast.client.submission import begin
 
@@ -349,6 +351,21 @@ class Run:
             await run.until(_under_way, through_ends=True, through_holds=True)
             await run.until(_running)
         return run
+
+    async def _check_retried(self) -> None:
+        """Check that its workflow has not refused a retry. If no worker answers, that is not known.
+
+        Raises:
+            HoldfastError: if it has; the message says why.
+        """
+        from holdfast.policy.values.events import NOT_RETRIED
+
+        answer = await self._ask(names.QUERY_STATUS)
+        if answer is None:
+            return
+        told = [one.message for one in Status.model_validate(answer).causes if one.reason is Reason.RETRY_REQUESTED]
+        if told and told[-1].startswith(NOT_RETRIED):
+            raise HoldfastError(f"{self._where}: {told[-1]}")
 
     async def update_policy(self, change: PolicyChange) -> Policy:
         """Change waits and budget limits from now on, and return the resulting policy.

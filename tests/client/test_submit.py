@@ -19,6 +19,7 @@ from holdfast import (
     SpecConflict,
     Summary,
     Workload,
+    WorkloadFailed,
     WorkloadNotFound,
     names,
 )
@@ -198,6 +199,28 @@ async def test_retry_of_one_that_has_succeeded_and_is_kept_removes_it_and_runs_i
         assert (await second.recorded()).phase is Phase.RUNNING
         assert await second.retry() == second, "there is nothing to retry, and it runs on"
         assert (await second.status()).status.attempt == 1
+        await second.cancel(wait=True)
+
+
+async def test_retry_of_one_that_has_failed_and_is_being_removed_is_refused_until_that_has_ended(
+    holdfast: Holdfast, client: Client
+) -> None:
+    cluster = Cluster(failing="OOMKilled", stuck=asyncio.Event())
+    plain = a_workload()
+    budgets = tuple(budget.model_copy(update={"limit": 0}) for budget in plain.policy.budgets)
+    workload = a_workload(policy=plain.policy.model_copy(update={"budgets": budgets}))
+    async with working(client, cluster):
+        first = await holdfast.submit(workload)
+        await first.until(lambda status: status.phase is Phase.FAILED)
+        with pytest.raises(HoldfastError, match="what is left of it is being removed: retry it once that has ended"):
+            await first.retry()
+        assert cluster.stuck is not None
+        cluster.stuck.set()
+        with pytest.raises(WorkloadFailed):
+            await first.closed()
+        cluster.failing = ""
+        second = await first.retry(wait=True)
+        assert second.uid != first.uid
         await second.cancel(wait=True)
 
 

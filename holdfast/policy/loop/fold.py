@@ -27,6 +27,7 @@ from holdfast.policy.status.queued import on_queue_message as queue_told
 from holdfast.policy.values.displayed import displayed
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
+    NOT_RETRIED,
     Cancelled,
     CheckpointAsked,
     Event,
@@ -145,17 +146,19 @@ def _wished(state: State, event: Wish, now: datetime) -> State:
             return cause(state, reason, with_note("its deletion was asked for", note), now)
         case Retried(note):
             if counted_out(state):
-                why = "retry was asked for, but its graph counts it as ended: submit the graph again"
+                why = f"{NOT_RETRIED}its graph counts it as ended: submit the graph again"
                 return cause(state, Reason.RETRY_REQUESTED, why, now)
             finished = state.outcome is Phase.FAILED and state.held is None
             if state.kueue_admits and finished and state.shows_waits:
-                why = "retry was asked for, but Kueue counts it as finished: delete it, and apply it again"
+                why = f"{NOT_RETRIED}Kueue counts it as finished: delete it, and apply it again"
                 return cause(state, Reason.RETRY_REQUESTED, why, now)
             if not _can_retry(state):
                 nothing = "there is nothing to retry"
                 if displayed(state).phase is Phase.RESETTING:
                     nothing = "its pods restart in place, without a pause: there is nothing to retry"
-                return cause(state, Reason.RETRY_REQUESTED, f"retry was asked for, but {nothing}", now)
+                elif state.outcome is Phase.FAILED:
+                    nothing = "what is left of it is being removed: retry it once that has ended"
+                return cause(state, Reason.RETRY_REQUESTED, f"{NOT_RETRIED}{nothing}", now)
             state = edit(state, intent=edit(intent, retry=True, note=note))
             return cause(state, Reason.RETRY_REQUESTED, with_note("retry was asked for", note), now)
         case PolicyChanged(policy, note):

@@ -68,6 +68,10 @@ class Cancelled:
     """The request applies only in these phases; empty: in any phase."""
 
 
+NOT_RETRIED: Final = "retry was asked for, but "
+"""How the cause of a retry begins that is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retried:
     """A user wants another try now."""

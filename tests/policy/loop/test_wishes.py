@@ -31,6 +31,7 @@ from holdfast.policy.values.addressee import misdirected
 from holdfast.policy.values.decision import Cancel, Release, Retry, Suspend
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import (
+    NOT_RETRIED,
     Cancelled,
     Event,
     PolicyChanged,
@@ -186,8 +187,10 @@ def test_retry_means_something_only_where_there_is_a_pause_or_a_failure_that_is_
     life = moment(at)
     after = fold(life.state, Retried(), life.now)
     assert after.intent.retry is may
-    refused = "retry was asked for, but there is nothing to retry"
+    nothing = "what is left of it is being removed: retry it once that has ended" if at == "failed" else ""
+    refused = f"{NOT_RETRIED}{nothing or 'there is nothing to retry'}"
     assert (after.causes[-1].message == refused) is not may
+    assert after.causes[-1].message.startswith(NOT_RETRIED) is not may
 
 
 @ROW("F8", level="pure")
