@@ -333,6 +333,7 @@ class Run:
         Raises:
             HoldfastError: if it is over, and is a custom resource or a workload of a graph; if Kueue has given its
                 quota to others; or if it has failed, and its workflow refuses.
+            InvalidWorkload: if it is over, and its cluster has admission queues, but none of the name that it gives.
         """
         description = await self._describe()
         over = await check_retry(self._where, description)
@@ -342,9 +343,13 @@ class Run:
             if description.typed_search_attributes.get(_PHASE) == Phase.FAILED.value:
                 await self._check_retried()
         else:
+            from holdfast.client.entities.queue import Directory
             from holdfast.client.submission import begin
 
-            begun = await begin(self.client, self.place, await self.submitted(), again=True)
+            # Its queue may be gone since, or be there by now.
+            spec = (await self.submitted()).model_copy(update={"queued": False})
+            placed = await Directory(self.client, self.place).placed(spec)
+            begun = await begin(self.client, self.place, placed, again=True)
             run = Run(self.client, self.place, begun.workflow_id, begun.uid, begun.run_id)
             self.taken()
         if wait:

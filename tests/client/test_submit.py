@@ -14,6 +14,7 @@ from holdfast import (
     AlreadyEnded,
     Holdfast,
     HoldfastError,
+    InvalidWorkload,
     NotReachable,
     Phase,
     SpecConflict,
@@ -27,6 +28,7 @@ from holdfast.cli.submission.apply import _apply  # pyright: ignore[reportPrivat
 from holdfast.formats.jobset import reader
 from holdfast.model import Source
 from holdfast.model.entities.graph import Place
+from holdfast.model.entities.queue import Queue
 from holdfast.workflows import start
 from holdfast.workflows.start import document, summary
 from tests.client.conftest import a_workload
@@ -238,6 +240,36 @@ async def test_retry_after_the_end_begins_no_stranger_to_a_custom_resource_or_a_
         with pytest.raises(HoldfastError, match=f"has ended: {remedy}"):
             await run.retry()
         assert (await holdfast.get(one.name, one.namespace)).uid == one.uid
+
+
+async def test_L9_retry_after_the_end_asks_the_queue_that_is_there_by_then(holdfast: Holdfast, client: Client) -> None:
+    cluster = f"dev-{uuid4().hex[:8]}"
+    workload = a_workload(cluster=cluster, queue="gpus")
+    first = await holdfast.submit(workload)
+    await first.handle.terminate("for the test")
+    queue = await holdfast.apply_queue(Queue(name="gpus", cluster=cluster, quota={"pods": "4"}))
+    second = await first.retry()
+    assert (await (await second.handle.describe()).memo())[names.MEMO_QUEUED] is True
+    await second.handle.terminate("for the test")
+
+    other = await holdfast.apply_queue(Queue(name="others", cluster=cluster, quota={"pods": "4"}))
+    await client.get_workflow_handle(queue.workflow_id).terminate("for the test")
+
+    async def listed() -> bool:
+        return [one.name for one in await holdfast.queues(cluster)] == ["others"]
+
+    await until(listed, 90, "Temporal lists the queue that is left")
+    with pytest.raises(InvalidWorkload, match=r"no such admission queue.*others"):
+        await second.retry()
+    await client.get_workflow_handle(other.workflow_id).terminate("for the test")
+
+    async def none() -> bool:
+        return not await holdfast.queues(cluster)
+
+    await until(none, 90, "Temporal lists no queue any more")
+    third = await second.retry()
+    assert names.MEMO_QUEUED not in await (await third.handle.describe()).memo()
+    await third.handle.terminate("for the test")
 
 
 async def test_get_finds_the_run_or_says_there_is_none(holdfast: Holdfast, workload: Workload) -> None:
