@@ -51,6 +51,10 @@ def several(namespace: str, name: str, ids: Sequence[str]) -> HoldfastError:
     )
 
 
+class Resubmitted(HoldfastError):
+    """Another submission has the name by now."""
+
+
 def check_own(what: str, own: str, found: str) -> None:
     """Check that a name still belongs to this submission (row D46).
 
@@ -60,10 +64,10 @@ def check_own(what: str, own: str, found: str) -> None:
         found: the uid that has the name; empty: an earlier release did not record it.
 
     Raises:
-        HoldfastError: if it belongs to another.
+        Resubmitted: if it belongs to another.
     """
     if own and found and found != own:
-        raise HoldfastError(
+        raise Resubmitted(
             f"{what} was submitted again meanwhile: this submission ({own}) is over, and the name is {found}'s now"
         )
 

@@ -27,7 +27,7 @@ from holdfast import names
 from holdfast.activities.site.updates import update
 from holdfast.client.connection import Place, explained
 from holdfast.client.entities.health import unhealthy
-from holdfast.client.found import anew, check_own, check_retry
+from holdfast.client.found import Resubmitted, anew, check_own, check_retry, uid_of
 from holdfast.client.patience import Patience
 from holdfast.client.pending import activities_of
 from holdfast.client.silence import ANSWER_TIMEOUT, Silence, silence_of
@@ -505,23 +505,26 @@ class Run:
         """
         patience = Patience()
         status = await patience.ask(self._result)
-        if status is None:
-            # A later run may be under way: after a reset in Temporal, the run that was followed is terminated.
+        if status is None or status.phase is Phase.FAILED:
+            # A later run may be under way: after a reset in Temporal, the run that was followed is closed.
             async for view in self.watch():
                 status = view.status
-            assert status is not None
+        assert status is not None
         if status.phase is Phase.FAILED:
             raise WorkloadFailed(status)
         return status
 
     async def _result(self) -> Status | None:
-        """Wait for the workflow's result; None if it ended without one."""
+        """Wait for the workflow's last status; None if it ended without one."""
         handle = self.client.get_workflow_handle(
             self.workflow_id, run_id=self.run_id or None, result_type=dict[str, Any]
         )
         try:
             return Status.model_validate(await handle.result())
-        except WorkflowFailureError:
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == names.ERROR_WORKLOAD_FAILED and cause.details:
+                return Status.model_validate(cause.details[0])
             return None
         except RPCError as error:
             raise self._explained(error) from error
@@ -538,7 +541,7 @@ class Run:
 
         Raises:
             EndedFirst: if the workload ends first; `phase` says how.
-            HoldfastError: if it is Held, or a later submission has taken its name.
+            HoldfastError: if it is Held, or a later submission has its name and its end is not known any more.
         """
         async for view in self.watch():
             if reached(view.status):
@@ -557,12 +560,16 @@ class Run:
         """Yield its recorded status at once and whenever it changes, until its workflow is over.
 
         This continues through an outage of Temporal, and logs it once with the logger `holdfast.client`.
+
+        Raises:
+            HoldfastError: if its workflow was ended from outside, or a later submission has its name and its end is
+                not known any more.
         """
         pause = _POLL_FIRST
         before: Status | None = None
         patience = Patience()
         while True:
-            view = await patience.ask(self.recorded)
+            view = await patience.ask(self._followed)
             if view.status != before or view.closed:
                 before = view.status
                 pause = _POLL_FIRST
@@ -571,6 +578,28 @@ class Run:
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, _POLL_LONGEST)
+
+    async def _followed(self) -> StatusView:
+        """Return the recorded status; once a later submission has its name, the status with which it ended (D46)."""
+        try:
+            return await self.recorded()
+        except Resubmitted:
+            if not self.run_id or await self._uid_of_run() != self.uid:
+                raise
+            status = await self._result()
+            if status is None:
+                raise
+            return StatusView(status=status, fresh=True, closed=True)
+
+    async def _uid_of_run(self) -> str:
+        """Return the uid of the run that was found; empty once its retention is over."""
+        try:
+            return await uid_of(await self.client.get_workflow_handle(self.workflow_id, run_id=self.run_id).describe())
+        except RPCError as error:
+            told = self._explained(error)
+            if isinstance(told, WorkloadNotFound):
+                return ""
+            raise told from error
 
     async def _steer(self, signal: str, reason: str, wait: bool, reached: Callable[[Status], bool]) -> StatusView:
         await self._signal(signal, reason, self.uid)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
 
-from holdfast import Holdfast, HoldfastError, Phase, PolicyChange, Workload, names
+from holdfast import Holdfast, HoldfastError, Phase, PolicyChange, Workload, WorkloadFailed, names
 from holdfast.client.run import Run
 from holdfast.model import Reason
 from holdfast.model.entities.graph import Graph, GraphNode
 from holdfast.model.entities.graph import Place as InGraph
+from tests.client.conftest import a_workload
 from tests.fakes.several import Cluster, working
 from tests.workflows.workload.test_workload import replays
 
@@ -113,6 +115,43 @@ async def test_D46_no_wish_of_an_old_graph_moves_whoever_has_its_name_now(
         assert (await second.result()).phase is Phase.CANCELLED
         with pytest.raises(HoldfastError, match="was submitted again meanwhile"):
             await first.result()
+
+
+async def test_D46_whoever_waits_for_an_end_hears_it_although_another_has_the_name_by_then(
+    holdfast: Holdfast, client: Client
+) -> None:
+    cluster = Cluster()
+    async with working(client, cluster):
+        one = a_workload()
+        first = await holdfast.submit(one)
+        await first.until(lambda status: status.phase is Phase.RUNNING)
+        await first.cancel("no longer wanted", wait=True)
+        second = await holdfast.submit(one, again=True)
+        assert [(view.phase, view.closed, view.status.uid) async for view in first.watch()] == [
+            (Phase.CANCELLED, True, first.uid)
+        ]
+        assert (await first.cancel(wait=True)).phase is Phase.CANCELLED
+        for told in (first.result, first.closed):
+            assert (await told()).uid == first.uid
+        with pytest.raises(HoldfastError, match="was submitted again"):
+            await first.status()
+        for unknown in (second.run_id, str(uuid4()), ""):
+            with pytest.raises(HoldfastError, match="was submitted again"):
+                await dataclasses.replace(first, run_id=unknown).result()
+        await second.cancel(wait=True)
+
+        cluster.failing = "OOMKilled"
+        budgets = tuple(budget.model_copy(update={"limit": 0}) for budget in one.policy.budgets)
+        failing = a_workload(policy=one.policy.model_copy(update={"budgets": budgets}))
+        first = await holdfast.submit(failing)
+        with pytest.raises(WorkloadFailed):
+            await first.closed()
+        cluster.failing = ""
+        second = await holdfast.submit(failing, again=True)
+        for told in (first.result, first.closed):
+            with pytest.raises(WorkloadFailed, match="137"):
+                await told()
+        await second.cancel(wait=True)
 
 
 def _living(causes: Any) -> set[Reason]:
