@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 from temporalio.client import (
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from holdfast.policy.loop.change import ComponentsChange, PolicyChange
     from holdfast.policy.values.addressee import Addressed
     from holdfast.policy.values.events import RequeueRequest
+
+T = TypeVar("T")
 
 _POLL_FIRST: Final = 0.2
 _POLL_LONGEST: Final = 3.0
@@ -247,7 +249,7 @@ class Run:
         """Return the workload as submitted. This reads Temporal's record alone; later changes are not included."""
         from holdfast.client.past import workload_of
 
-        return await workload_of(self.client, self.place, self.workflow_id, self.run_id)
+        return await self._read(workload_of)
 
     async def in_force(self) -> Workload:
         """Return the workload with all changes since its submission, and with its policy in force.
@@ -271,7 +273,17 @@ class Run:
         """Return the data behind `history`: the input of each step and its decision."""
         from holdfast.client.past import fetch
 
-        return await fetch(self.client, self.place, self.workflow_id, self.run_id)
+        return await self._read(fetch)
+
+    async def _read(self, read: Callable[[Client, Place, str, str], Awaitable[T]]) -> T:
+        """Read from the record of the run that was found; once its retention is over, from that of the latest one."""
+        try:
+            return await read(self.client, self.place, self.workflow_id, self.run_id)
+        except WorkloadNotFound:
+            if not self.run_id:
+                raise
+            await self._describe()  # Raises if there is none, or if it is another submission's.
+            return await read(self.client, self.place, self.workflow_id, "")
 
     async def suspend(self, reason: str = "", *, wait: bool = False) -> StatusView:
         """Remove it from the cluster, but keep its place, so it can be resumed. `wait` waits until it is Suspended."""
@@ -515,7 +527,7 @@ class Run:
         return status
 
     async def _result(self) -> Status | None:
-        """Wait for the workflow's last status; None if it ended without one."""
+        """Wait for the workflow's last status; None if it ended without one, or its run is not known any more."""
         handle = self.client.get_workflow_handle(
             self.workflow_id, run_id=self.run_id or None, result_type=dict[str, Any]
         )
@@ -527,7 +539,11 @@ class Run:
                 return Status.model_validate(cause.details[0])
             return None
         except RPCError as error:
-            raise self._explained(error) from error
+            told = self._explained(error)
+            if not self.run_id or not isinstance(told, WorkloadNotFound):
+                raise told from error
+            await self._describe()  # Raises if there is no later run, or if it is another submission's.
+            return None
 
     async def until(
         self, reached: Callable[[Status], bool], *, through_ends: bool = False, through_holds: bool = False

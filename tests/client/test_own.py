@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 from uuid import uuid4
@@ -152,6 +153,25 @@ async def test_D46_whoever_waits_for_an_end_hears_it_although_another_has_the_na
             with pytest.raises(WorkloadFailed, match="137"):
                 await told()
         await second.cancel(wait=True)
+
+
+async def test_what_temporal_forgot_the_first_run_of_is_read_and_waited_for_by_the_latest(
+    holdfast: Holdfast, client: Client, workload: Workload
+) -> None:
+    """As once the retention of the run that was submitted is over: it has continued as new since."""
+    async with working(client, Cluster()):
+        run = await holdfast.submit(workload)
+        await run.until(lambda status: status.phase is Phase.RUNNING)
+        late = dataclasses.replace(run, run_id=str(uuid4()))
+        assert (await late.workload()).uid == (await late.in_force()).uid == run.uid
+        assert (await late.history()).exact
+        assert (await late.ledger()).uid == run.uid
+        over = asyncio.create_task(late.closed())
+        await late.cancel("enough")
+        assert (await over).phase is Phase.CANCELLED
+        for read in (Run.workload, Run.history, Run.closed):
+            with pytest.raises(HoldfastError, match="was submitted again"):
+                await read(dataclasses.replace(late, uid=OLD))
 
 
 def _living(causes: Any) -> set[Reason]:
