@@ -238,5 +238,6 @@ async def _unmoved(client: Client, description: WorkflowExecutionDescription, ph
         why = "its workflow has not begun to" if found.served else f"no worker answers: {found.sentence(now)}"
     return (
         f"{description.id} is {phase} and is still being removed after {format_duration(MAKING_WAY)}: {why}. Nothing "
-        f"was submitted; `holdfast explain {names.name_of(description.id)}` says what it waits for: submit again once it is gone"
+        f"was submitted; `holdfast explain {names.name_of(description.id)}` says what it waits for: submit again once "
+        "it is gone"
     )

@@ -335,7 +335,7 @@ async def test_what_was_revived_meanwhile_is_named_as_commands_take_it() -> None
 
     handle = SimpleNamespace(describe=describe, signal=signal)
     temporal: Any = SimpleNamespace(get_workflow_handle=lambda *_, **__: handle)
-    with pytest.raises(HoldfastError, match="revived meanwhile .* `holdfast cancel research/jobset/train` ends it"):
+    with pytest.raises(HoldfastError, match=r"revived meanwhile .* `holdfast cancel research/jobset/train` ends it"):
         await submission.make_way(temporal, PLACE, submission.InTheWay(described(Phase.FAILED), (Phase.FAILED,)))
 
 

@@ -66,14 +66,15 @@ async def test_what_is_refused_is_not_waited_for(error: HoldfastError):
 
 
 class Ending(Run):
-    """A run whose recorded status is known: it has ended."""
+    """A run whose recorded status is known: it has ended, or is held."""
 
     async def watch(self) -> AsyncIterator[StatusView]:
         status = Status.model_validate(
             {"name": "train", "namespace": "team", "cluster": "dev", "uid": "u", "since": "2026-01-01T00:00:00Z"}
             | {"phase": self.uid, "reason": Reason.RETRY_LIMIT_EXCEEDED, "message": "restarts 3 of 3"}
+            | ({"reason": Reason.HELD} if self.uid == Phase.PENDING else {})
         )
-        yield StatusView(status=status, fresh=False, closed=True)
+        yield StatusView(status=status, fresh=False, closed=status.reason is not Reason.HELD)
 
 
 def ending(phase: Phase) -> Run:
@@ -87,6 +88,20 @@ async def test_E5_what_ends_before_what_is_waited_for_says_how_and_a_failure_has
     with pytest.raises(EndedFirst, match=f"ended {phase.value} before that was reached: restarts 3 of 3") as told:
         await ending(phase).until(lambda status: status.phase is Phase.RUNNING)
     assert exit_code_of(told.value) == code
+
+
+@pytest.mark.row("E5", level="pure")
+@pytest.mark.parametrize("kind", ["", "jobset/"])
+async def test_E5_what_is_held_is_told_with_the_commands_that_a_person_may_paste(kind: str):
+    nobody: Any = None
+    held = Ending(nobody, Place("here:7233", "default"), f"workload/dev/team/{kind}train", Phase.PENDING.value)
+    with pytest.raises(HoldfastError) as told:
+        await held.until(lambda status: status.phase is Phase.RUNNING)
+    assert str(told.value) == (
+        "team/train on cluster dev is held until a person decides: restarts 3 of 3; "
+        f"`holdfast retry team/{kind}train` removes what is there and begins a new attempt, "
+        f"`holdfast cancel team/{kind}train` removes it and ends"
+    )
 
 
 async def test_a_size_that_no_gang_can_have_is_refused_before_anybody_is_asked():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -150,7 +150,8 @@ async def test_one_that_kueue_counts_as_finished_is_not_tried_again(
     cluster.failing = "OOMKilled"
     plain = a_workload()
     budgets = tuple(budget.model_copy(update={"limit": 0}) for budget in plain.policy.budgets)
-    policy = plain.policy.model_copy(update={"budgets": budgets})
+    kept = plain.policy.timings.model_copy(update={"deletion_on_failure_grace_period": timedelta(hours=1)})
+    policy = plain.policy.model_copy(update={"budgets": budgets, "timings": kept})
     for labels in ({KUEUE_QUEUE: "team"}, {}):
         source = Source(**{**dict(plain.source), "generation": 1, "labels": labels})
         spec = a_workload(uid=str(uuid4()), policy=policy, source=source)
@@ -163,6 +164,7 @@ async def test_one_that_kueue_counts_as_finished_is_not_tried_again(
                     await run.retry()
             else:
                 await run.retry()
+            await run.handle.terminate("for the test")
 
 
 async def test_the_result_comes_at_the_outcome_and_not_after_the_ttl(

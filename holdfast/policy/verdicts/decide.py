@@ -334,7 +334,7 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
         return Fail(reason, as_recorded(ruling.failure), f"{title_of(ruling.rule)}: {ruling.failure.sentence()}")
     if spec.sensitive and (ruling.failure.cls is not FailureClass.LAUNCH or _has_run(state, ruling.failure)):
         why = f"{ruling.failure.sentence()} ({title_of(ruling.rule)})"
-        return Hold(f"{why}; it is sensitive: see that nothing of it still runs, then `holdfast retry`", ruling.rule)
+        return Hold(f"{why}; it is sensitive: see first that nothing of it still runs", ruling.rule)
     if is_alone(state, ruling):
         return restarted_alone(spec, state, found, since, now)
     hopeless = pointless(spec, state, as_recorded(ruling.failure))
