@@ -115,6 +115,18 @@ async def test_a_failed_workload_is_exit_code_1(client: Client, file: Path, name
         assert shown.stdout.count("worker-0 exited 137 (OOMKilled) on node-7") == 1
 
 
+async def test_a_failed_workload_that_is_cancelled_is_done(client: Client, file: Path, name: str) -> None:
+    async with working(client, Cluster(failing="OOMKilled")):
+        await run("submit", str(file), "--set", "retryLimit=0", "--set", "deletionOnFailureGracePeriod=1h")
+
+        async def failed() -> bool:
+            shown = await asyncio.to_thread(CliRunner().invoke, app, ["status", name, "-o", "json"])
+            return json.loads(shown.stdout)["status"]["phase"] == "Failed"
+
+        await until(failed, 90, "it has failed")
+        assert f"{name} Failed" in (await run("cancel", name, "--wait")).stdout, "it keeps its outcome"
+
+
 async def test_a_wait_that_is_too_long_says_what_to_ask(client: Client, file: Path, name: str) -> None:
     await run("submit", str(file))
     late = await run("suspend", name, "--wait", "--timeout", "5s", code=4)

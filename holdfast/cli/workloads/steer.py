@@ -242,7 +242,8 @@ def _is_failed(verb: str, view: StatusView) -> bool:
 
     last = view.status.checkpoint
     lost = verb == "checkpoint" and last is not None and last.state is not CheckpointState.COMPLETE
-    return view.phase is Phase.FAILED or lost
+    # What is cancelled keeps its outcome.
+    return (verb != "cancel" and view.phase is Phase.FAILED) or lost
 
 
 async def _ask(run: Run, verb: str, reason: str, wait: bool, within: float | None) -> StatusView:
