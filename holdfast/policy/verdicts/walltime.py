@@ -41,6 +41,9 @@ USUAL_GRACE = timedelta(seconds=30)
 ENDLESS_START: Final = timedelta(days=7)
 """The time that the backstop leaves pods to start where no rule acts on late pods."""
 
+LONGEST_DEADLINE: Final = timedelta(seconds=2**31 - 1)
+"""The highest `activeDeadlineSeconds` that Kubernetes allows."""
+
 _LATE: Final = Failure(
     cls=FailureClass.TIMEOUT,
     scope=Scope.WORKLOAD,
@@ -79,8 +82,9 @@ def backstop(spec: Workload) -> timedelta | None:
     life = spec.lifecycle
     if not isinstance(life, Bounded) or not life.walltime:
         return None
-    most = life.extendable_to or life.walltime
-    return most + _longest_start(spec) + (spec.policy.deletion.termination_grace or USUAL_GRACE)
+    most = min(life.extendable_to or life.walltime, LONGEST_DEADLINE)
+    whole = most + _longest_start(spec) + (spec.policy.deletion.termination_grace or USUAL_GRACE)
+    return min(whole, LONGEST_DEADLINE)
 
 
 def _longest_start(spec: Workload) -> timedelta:

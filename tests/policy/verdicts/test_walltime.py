@@ -25,7 +25,14 @@ from holdfast.model import (
 from holdfast.policy.loop.fold import fold
 from holdfast.policy.status.explain import ENDS, explain_of, status_of
 from holdfast.policy.values.events import Cancelled, Resumed, Suspended, WalltimeExtended
-from holdfast.policy.verdicts.walltime import ENDLESS_START, WalltimeExtension, backstop, extended, extension
+from holdfast.policy.verdicts.walltime import (
+    ENDLESS_START,
+    LONGEST_DEADLINE,
+    WalltimeExtension,
+    backstop,
+    extended,
+    extension,
+)
 from holdfast.profiles import appwrapper, jobset, lattice, manifests, streams, torchelastic
 from tests.policy.lives.elements import Elements, job, jobs
 from tests.policy.lives.life import START, Life, workload
@@ -260,6 +267,20 @@ def test_L18_the_backstop_comes_later_than_the_walltime_of_pods_that_start_as_la
     policy: Policy, start: timedelta
 ) -> None:
     assert backstop(life(policy=policy).spec) == HOUR + start + timedelta(seconds=30)
+
+
+@L18
+@pytest.mark.parametrize("policy", [lattice.BATCH, jobset.POLICY], ids=lambda one: one.profile)
+@pytest.mark.parametrize("days", [24_855, 24_856, 106_751])
+@pytest.mark.parametrize("extendable", [False, True])
+def test_L18_the_backstop_is_at_most_what_kubernetes_takes(policy: Policy, days: int, extendable: bool) -> None:
+    span = timedelta(days=days)
+    one = life(HOUR, span, policy=policy) if extendable else life(span, policy=policy)
+    ended = backstop(one.spec)
+    assert ended is not None
+    assert ended <= timedelta(seconds=2_147_483_647) == LONGEST_DEADLINE
+    fits = days == 24_855 and policy is lattice.BATCH
+    assert ended == (span + timedelta(minutes=15, seconds=30) if fits else LONGEST_DEADLINE)
 
 
 @L18
