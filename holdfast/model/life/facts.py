@@ -46,6 +46,8 @@ class ExcludedNode(Payload):
     """Whether it is not chosen even if no other node has room."""
     marked: bool = False
     """Whether it is avoided because an observer of nodes reported it, and not because of the workload's failures."""
+    budget: Annotated[str, Field(exclude_if=lambda value: not value)] = ""
+    """The budget that was charged since it could not start a pod: no other node releases it until that is renewed."""
 
 
 class Barrier(Payload):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from holdfast.model import (
+    Action,
     ActionKind,
     Attempt,
     ExcludedNode,
@@ -22,7 +23,7 @@ from holdfast.policy.failures.rules import Ruling, rule_on
 from holdfast.policy.values.edit import edit
 
 MARKED_KEPT = 32
-"""The most marked nodes to keep: enough for a rack, and few enough to keep the state small."""
+"""The most nodes to keep that no cap applies to: enough for a rack, and few enough to keep the state small."""
 WHY_KEPT = 200
 NAMES_TOLD = 3
 
@@ -93,12 +94,17 @@ def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excl
             since=now,
             until=now + exclusion.expiry,
             why=failure.sentence()[:WHY_KEPT],
-            required=action.avoid is NodeAvoidance.REQUIRE,
+            required=_is_required(action),
             marked=failure.cls is FailureClass.HARDWARE,
+            budget=(action.charge or "") if failure.cls is FailureClass.LAUNCH and _is_required(action) else "",
         )
         known = nodes.get(node.name)
         nodes[node.name] = node if known is None else _joined(known, node)
     return tuple(nodes.values())
+
+
+def _is_required(action: Action) -> bool:
+    return action.avoid is NodeAvoidance.REQUIRE
 
 
 def blamed_for(policy: Policy, failures: Iterable[Failure], now: datetime) -> Excluded:
@@ -108,6 +114,8 @@ def blamed_for(policy: Policy, failures: Iterable[Failure], now: datetime) -> Ex
 
 def exclude(state: State, blame: Excluded, now: datetime) -> tuple[State, str]:
     """Return the state with the blamed nodes recorded, and a message on which of them are avoided from now on."""
+    if not state.shows_waits:  # Runs of earlier releases go on as they began.
+        blame = tuple(edit(node, budget="") for node in blame)
     excluded = remembered(state.excluded, blame, state.policy.exclusion, now)
     new = {node.name for node in blame}
     return edit(state, excluded=excluded), without(tuple(node for node in excluded if node.name in new))
@@ -126,13 +134,19 @@ def standing(excluded: Excluded, exclusion: Exclusion, now: datetime) -> Exclude
     """Return the nodes that are still avoided: neither expired nor released for a newer one.
 
     The policy's cap applies to nodes that only this workload's own failures blame. Marked nodes were marked by others:
-    releasing one for a newer one would lead to an endless loop of resets that are charged to no budget.
+    releasing one for a newer one would lead to an endless loop of resets that are charged to no budget. One that could
+    not start a pod is not tried again until the budget of such tries is renewed (row L16).
     """
     live = [node for node in excluded if node.until > now]
-    own = [node.name for node in live if not node.marked]
-    marked = [node.name for node in live if node.marked]
-    back = {*own[: max(0, len(own) - exclusion.limit)], *marked[: max(0, len(marked) - MARKED_KEPT)]}
+    own = [node.name for node in live if not (node.marked or node.budget)]
+    kept = [node.name for node in live if node.marked or node.budget]
+    back = {*own[: max(0, len(own) - exclusion.limit)], *kept[: max(0, len(kept) - MARKED_KEPT)]}
     return tuple(node for node in live if node.name not in back)
+
+
+def renewed(excluded: Excluded, budget: str) -> Excluded:
+    """Return the nodes to avoid after a budget is renewed: the cap applies to those again that it has kept."""
+    return tuple(edit(node, budget="") if node.budget == budget else node for node in excluded)
 
 
 def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
@@ -142,6 +156,7 @@ def _joined(first: ExcludedNode, second: ExcludedNode) -> ExcludedNode:
         until=max(first.until, second.until),
         required=first.required or second.required,
         marked=first.marked or second.marked,
+        budget=first.budget or second.budget,
     )
 
 

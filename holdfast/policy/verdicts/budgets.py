@@ -11,6 +11,7 @@ from holdfast.model import Budget, Reason, Renewal, Scope, Stage, State, Workloa
 from holdfast.policy.attempt.copies import forgiven
 from holdfast.policy.attempt.health import current, declared_now, shortfall
 from holdfast.policy.attempt.replace import due_replacements
+from holdfast.policy.failures.avoided_nodes import renewed
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.rules import action_of
 from holdfast.policy.values.edit import edit
@@ -48,6 +49,7 @@ def charged(state: State, charge: str | None, now: datetime, *, requeue: bool) -
     for budget in state.policy.budgets if requeue else ():
         if budget.renewal is Renewal.REQUEUE and budget.name != charge and state.used.get(budget.name):
             state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+            state = edit(state, excluded=renewed(state.excluded, budget.name))
             why = f"{budget.name} budget renewed: it is requeued for another cause"
             state = cause(state, Reason.BUDGET_RENEWED, why, now)
     if charge is None:
@@ -119,6 +121,7 @@ def _reset(state: State, budget: Budget, why: str, now: datetime) -> State:
     if budget.scope is Scope.MEMBER and attempt is not None:
         state = edit(state, attempt=edit(attempt, used={}))
     state = edit(state, used={name: used for name, used in state.used.items() if name != budget.name})
+    state = edit(state, excluded=renewed(state.excluded, budget.name))
     if budget.scope is Scope.WORKLOAD:
         state = edit(state, copy_restarts=forgiven(state.copy_restarts))
     return cause(state, Reason.BUDGET_RENEWED, f"{budget.name} budget renewed: {why}", now)

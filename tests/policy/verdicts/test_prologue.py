@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Interval, Limits, OperationKind, Phase, Policy, Reason
+from holdfast.model import Failure, FailureClass, Interval, Limits, OperationKind, Phase, Policy, Reason, Scope
+from holdfast.policy.failures.avoided_nodes import MARKED_KEPT, blamed_for, exclude
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.values.edit import edit
 from holdfast.profiles import PROFILES
@@ -163,3 +164,41 @@ def test_U11_why_a_pod_does_not_start_is_told_whatever_the_policy(profile: str):
     now = explain_of(one.spec, one.state, one.now).now
     assert "0 of 2 pods running" in now
     assert "train-0: ErrImagePull on node-7: container main: no such image; and 1 more" in now
+
+
+@EACH
+@ROW("L16", level="pure")
+def test_L16_two_pods_that_fail_on_each_try_meet_no_node_twice(policy: Policy):
+    one = life(policy)
+    one.state = edit(one.state, shows_waits=True)
+    for number in range(3):
+        nodes = (f"node-{2 * number}", f"node-{2 * number + 1}")
+        one.sees(failed=2, cls="Launch", nodes=nodes).after(seconds=10)
+        assert one.attempt == number + 2
+        assert sorted(avoided(one)) == [f"node-{each}" for each in range(2 * number + 2)]
+    one.sees(failed=2, cls="Launch", nodes=("node-6", "node-7"))
+    assert one.state.reason is Reason.PROLOGUE_FAILURE_MAX_RETRIES
+
+
+@ROW("L16", level="pure")
+def test_L16_once_its_budget_is_renewed_the_cap_applies_to_those_nodes_again():
+    one = life()
+    one.state = edit(one.state, shows_waits=True)
+    for number in range(3):
+        one.sees(failed=2, cls="Launch", nodes=(f"node-{2 * number}", f"node-{2 * number + 1}")).after(seconds=10)
+    assert len(avoided(one)) == 6
+    one.sees(running=1, failed=1, nodes=("node-9",)).after(seconds=10)
+    assert one.state.used.get("launch", 0) == 0
+    assert one.state.attempt is not None
+    assert [node.name for node in one.state.attempt.avoided] == ["node-4", "node-5", "node-9"]
+
+
+@ROW("L16", level="pure")
+def test_L16_the_nodes_that_are_kept_are_bounded():
+    one = life()
+    one.state = edit(one.state, shows_waits=True)
+    failure = Failure(cls=FailureClass.LAUNCH, scope=Scope.MEMBER, reason="InitFailed", time=one.now)
+    for number in range(MARKED_KEPT + 5):
+        blame = blamed_for(POLICY, [edit(failure, node=f"node-{number}")], one.now)
+        one.state, _ = exclude(one.state, blame, one.now)
+    assert [node.name for node in one.state.excluded] == [f"node-{number}" for number in range(5, MARKED_KEPT + 5)]
