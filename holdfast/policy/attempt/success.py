@@ -104,7 +104,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
 
     A failure that a rule ignores has none, unless its component has failed for good and success needs it (row J19).
     """
-    found = rulings(state.policy, failures)
+    found = rulings(state.policy, failures, of_nodes=state.shows_waits)
     whole = state.policy.success.operator is SuccessOperator.ANY
     lost = {
         one.failure.component for one in found if _is_for_good(state, one, seen) and (not whole or _is_whole(one, seen))
@@ -121,7 +121,7 @@ def judged(spec: Workload, state: State, seen: Observation | None, failures: Ite
             else one
             for one in found
         ]
-        found = in_order(state.policy.rules, found)
+        found = in_order(state.policy.rules, found, of_nodes=state.shows_waits)
     return others_first(state, seen, [one for one in found if one.action.kind is not ActionKind.IGNORE])
 
 

@@ -14,6 +14,8 @@ NO_PROGRESS_RULE = "no-progress"
 """The name of what is done with a stall that no rule names."""
 SKEW = timedelta(seconds=2)
 """How much the clocks of two machines of a cluster may differ."""
+_DEATHS = frozenset({FailureClass.APP, FailureClass.NODE_LOST, FailureClass.LAUNCH})
+"""The classes of a pod's own end that may be behind its component's failure."""
 _DEFAULT_ASKS = -1
 """How specific the default is: less than any rule."""
 
@@ -87,17 +89,23 @@ def action_of(policy: Policy, rule: str) -> Action:
     return next((one.action for one in policy.rules if one.name == rule), usual)
 
 
-def rulings(policy: Policy, failures: Iterable[Failure]) -> list[Ruling]:
-    """Return a ruling for each failure, the deciding one first."""
-    return in_order(policy.rules, (rule_on(policy, failure) for failure in failures))
+def rulings(policy: Policy, failures: Iterable[Failure], *, of_nodes: bool = True) -> list[Ruling]:
+    """Return a ruling for each failure, the deciding one first; `of_nodes` as in `in_order`."""
+    return in_order(policy.rules, (rule_on(policy, failure) for failure in failures), of_nodes=of_nodes)
 
 
-def in_order(rules: Sequence[Rule], found: Iterable[Ruling]) -> list[Ruling]:
+def in_order(rules: Sequence[Rule], found: Iterable[Ruling], *, of_nodes: bool = True) -> list[Ruling]:
     """Return rulings, made by these rules, in the order in which they decide.
 
     A pod's death and its component's failure are one failure if their times differ by no more than the clocks of the
     pod's node and of the controller may. The more specific rule decides that failure. If both rules are equally
     specific, the pod's own death decides (row D20).
+
+    Args:
+        rules: the rules that made the rulings.
+        found: the rulings.
+        of_nodes: whether a pod that its node has lost, or could not start, has died as well. Runs of earlier releases
+            go on as they began.
     """
     rulings = sorted(found, key=Ruling.order)
     verdicts = [one for one in rulings if is_verdict(one)]
@@ -105,7 +113,7 @@ def in_order(rules: Sequence[Rule], found: Iterable[Ruling]) -> list[Ruling]:
         return rulings
     deaths: dict[str, list[Ruling]] = {}
     for one in rulings:
-        if _is_death(one):
+        if _is_death(one) and (of_nodes or one.failure.cls is FailureClass.APP):
             deaths.setdefault(one.failure.component, []).append(one)
     asks = {one.name: _specificity(one.match) for one in reversed(rules)}
     groups = [_one_failure(asks, one, deaths.get(one.failure.component, ())) for one in verdicts]
@@ -132,7 +140,8 @@ def is_verdict(ruling: Ruling) -> bool:
 
 def _is_death(ruling: Ruling) -> bool:
     acts = ruling.action.kind is not ActionKind.IGNORE
-    return acts and ruling.failure.scope is Scope.MEMBER and ruling.failure.cls is FailureClass.APP
+    failure = ruling.failure
+    return acts and failure.scope is Scope.MEMBER and failure.cls in _DEATHS and not failure.stuck
 
 
 def _one_failure(asks: Mapping[str, int], verdict: Ruling, deaths: Iterable[Ruling]) -> list[Ruling]:
@@ -151,9 +160,7 @@ def _one_failure(asks: Mapping[str, int], verdict: Ruling, deaths: Iterable[Ruli
 
 def _is_behind(ruling: Ruling, verdict: Ruling) -> bool:
     death, said = ruling.failure, verdict.failure
-    return abs(death.time - said.time) <= SKEW and (ruling.action.grace or death.stuck) == (
-        verdict.action.grace or said.stuck
-    )
+    return abs(death.time - said.time) <= SKEW and ruling.action.grace == verdict.action.grace
 
 
 def _specificity(match: Match) -> int:

@@ -534,7 +534,8 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
 
 def _late_consequence(spec: Workload, state: State, at: datetime) -> str:
     """Say what follows if pods are still missing, or do not run, when their grace ends; empty if no rule acts on it."""
-    late = [one for one in rulings(state.policy, failures(spec, state, at)) if one.action.kind is not ActionKind.IGNORE]
+    found = rulings(state.policy, failures(spec, state, at), of_nodes=state.shows_waits)
+    late = [one for one in found if one.action.kind is not ActionKind.IGNORE]
     if not late:
         return ""
     grace = timings(state).failure_grace_period if late[0].action.grace else timedelta(0)

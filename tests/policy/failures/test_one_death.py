@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from holdfast.model import Action, ActionKind, Failure, FailureClass, Match, Policy, Rule, Scope
+from holdfast.model import Action, ActionKind, Failure, FailureClass, Match, Observation, Phase, Policy, Rule, Scope
 from holdfast.policy.failures.rules import rulings
+from holdfast.policy.values.edit import edit
+from holdfast.profiles import PROFILES
 from holdfast.profiles.appwrapper import POLICY
 from holdfast.profiles.rules import with_exit_codes
-from tests.policy.lives.life import START
+from tests.policy.lives.life import START, Life, workload
 
 pytestmark = pytest.mark.row("D20", level="pure")
 APPWRAPPER = with_exit_codes(POLICY, terminal=(3,))
@@ -106,3 +109,47 @@ def test_D20_every_failure_is_ruled_once():
     failures += [verdict(1), verdict(2, "other"), death(2, component="other", subject="other-1")]
     found = rulings(APPWRAPPER, failures)
     assert sorted(one.failure.order() for one in found) == sorted(one.order() for one in failures)
+
+
+NODES = [
+    (FailureClass.NODE_LOST, "Evicted", "node-lost"),
+    (FailureClass.NODE_LOST, "Terminated", "node-lost"),
+    (FailureClass.LAUNCH, "StartError", "prologue"),
+]
+
+
+@pytest.mark.parametrize("ahead", [-1, 0, 1, 2])
+@pytest.mark.parametrize(("cls", "reason", "rule"), NODES)
+@pytest.mark.parametrize("profile", ["lattice-batch", "lattice-interactive", "lattice-service"])
+def test_D20_a_nodes_clock_that_is_ahead_does_not_hide_its_loss_or_a_failed_launch(
+    profile: str, cls: FailureClass, reason: str, rule: str, ahead: float
+):
+    pod = edit(death(ahead), cls=cls, reason=reason, exit_code=None, node="node-7")
+    assert decides(PROFILES[profile], verdict(0), pod) == rule
+    late = edit(verdict(0), reason="DeadlineExceeded")
+    assert decides(PROFILES[profile], late, pod) == "job-deadline", "its rule asks for more"
+
+
+@pytest.mark.parametrize(
+    ("cls", "reason", "budget"), [(*one[:2], "launch" if "St" in one[1] else "restart") for one in NODES]
+)
+def test_D20_decided_end_to_end_it_is_tried_again(cls: FailureClass, reason: str, budget: str):
+    class Ahead(Life):
+        def look(self, **kind: Any) -> Observation:
+            seen = super().look(**kind)
+            later = timedelta(seconds=1)
+            return edit(
+                seen, failures=tuple(edit(one, time=one.time + later) if one.node else one for one in seen.failures)
+            )
+
+    for new in (True, False):
+        one = Ahead(spec=workload(policy=PROFILES["lattice-batch"]))
+        one.state = edit(one.state, shows_waits=new)
+        one.runs().sees(running=1, failed=1, cls=cls, why=reason, job_failed=True)
+        assert one.state.used == ({budget: 1} if new else {})
+        assert one.state.phase is not Phase.FAILED or not new, "runs of earlier releases go on as they began"
+
+
+def test_D20_a_pod_that_cannot_start_so_far_has_not_died():
+    stuck = edit(death(1), cls=FailureClass.LAUNCH, reason="ErrImagePull", exit_code=None, stuck=True)
+    assert decides(PROFILES["lattice-batch"], verdict(0), stuck) == "default"
