@@ -384,6 +384,6 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     first = ruled[0]
     since = _unhealthy_since(state, attempt, now)
     death = state.unhealthy.death if state.unhealthy is not None else None
-    death = death or died(one.failure for one in ruled)
-    failure = with_death(spec, first.failure, seen, death)
+    death = death or died((one.failure for one in ruled), of_nodes=state.shows_waits)
+    failure = with_death(spec, first.failure, seen, death, of_nodes=state.shows_waits)
     return edit(state, unhealthy=Unhealthy(since=since, failure=failure, rule=first.rule, death=death))

@@ -510,7 +510,8 @@ def _consequence(spec: Workload, state: State, failure: Failure, at: datetime) -
     death = state.unhealthy.death if state.unhealthy is not None else None
     found = None
     if alone is None or state.shows_waits:
-        found = hopeless(spec, state, with_death(spec, failure, current(state), death), alone)
+        failed = with_death(spec, failure, current(state), death, of_nodes=state.shows_waits)
+        found = hopeless(spec, state, failed, alone)
     if found is not None:
         return f"the workload fails, since {found.why}"
     if alone is not None:

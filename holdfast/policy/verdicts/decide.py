@@ -304,7 +304,8 @@ def _ruled(spec: Workload, state: State, found: list[Ruling], now: datetime) -> 
     death = unhealthy.death if unhealthy is not None else None
     found = sorted(found, key=lambda one: backs_off(spec, state, one, now))
     # The rule was chosen by the failure itself. The pod's death is only added for the report.
-    ruling = found[0]._replace(failure=with_death(spec, found[0].failure, current(state), death))
+    failure = with_death(spec, found[0].failure, current(state), death, of_nodes=state.shows_waits)
+    ruling = found[0]._replace(failure=failure)
     found = [ruling, *found[1:]]
     since = unhealthy.since if unhealthy is not None else now
     when = due_at(spec, state, ruling, since)

@@ -6,12 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model import Failure, FailureClass, Phase, Scope
+from holdfast.model import Failure, FailureClass, Phase, Reason, Scope
+from holdfast.policy.failures.first_cause import died
 from holdfast.policy.status.explain import explain_of, status_of
 from holdfast.policy.status.report import events_of
 from holdfast.policy.values.decision import Restart
+from holdfast.policy.values.edit import edit
 from holdfast.policy.verdicts.decide import decide
-from tests.policy.lives.life import Life, workload
+from holdfast.profiles import PROFILES
+from tests.policy.lives.life import START, Life, workload
 
 D35 = pytest.mark.row("D35", level="pure")
 DEATH = "pod train-0 exited 137 (OOMKilled) on node-7"
@@ -86,3 +89,49 @@ def test_D35_rules_still_judge_the_verdict_as_it_was_said() -> None:
     assert isinstance(decision, Restart)
     assert decision.rule == "component", "no exit code of a pod has come to be the component's own before it was judged"
     assert "pod train-0 exited 3 on node-7" in decision.failure.sentence()
+
+
+NODES = [
+    (FailureClass.NODE_LOST, "Evicted"),
+    (FailureClass.NODE_LOST, "Preempted"),
+    (FailureClass.NODE_LOST, "Terminated"),
+    (FailureClass.LAUNCH, "StartError"),
+    (FailureClass.DEADLINE, "DeadlineExceeded"),
+]
+
+
+@D35
+@pytest.mark.parametrize("profile", ["appwrapper", "jobset"])
+@pytest.mark.parametrize(("cls", "reason"), NODES)
+def test_D35_what_its_node_did_to_the_pod_is_kept_as_well(cls: FailureClass, reason: str, profile: str) -> None:
+    life = Life(spec=workload(policy=PROFILES[profile]))
+    life.state = edit(life.state, shows_waits=True)
+    life.runs().sees(running=1, failed=1, cls=cls, why=reason, job_failed=True)
+    told = [each.message for each in life.state.causes if "BackoffLimitExceeded" in each.message]
+    assert told
+    assert all(f"pod train-0: {reason} on node-7" in each for each in told), told
+
+
+@D35
+def test_D35_an_eviction_that_is_not_seen_any_more_when_the_verdict_comes_is_remembered() -> None:
+    life = Life(spec=workload(policy=PROFILES["appwrapper"]))
+    life.state = edit(life.state, shows_waits=True)
+    life.runs().sees(running=1, failed=1, cls="NodeLost", why="Evicted").after(seconds=5).sees(job_failed=True)
+    assert any("pod train-0: Evicted on node-7" in each.message for each in life.state.causes)
+
+
+@D35
+def test_D35_a_mark_a_down_node_and_a_pod_that_may_still_start_are_no_death() -> None:
+    pod = Failure(
+        cls=FailureClass.NODE_LOST, scope=Scope.MEMBER, reason="Evicted", time=START, component="train", subject="t-0"
+    )
+    others = [
+        edit(pod, cls=FailureClass.HARDWARE, reason="NodeMarkedForEviction"),
+        edit(pod, reason=Reason.NODE_DOWN),
+        edit(pod, reason=Reason.NODE_STILL_DOWN),
+        edit(pod, cls=FailureClass.LAUNCH, reason="ErrImagePull", stuck=True),
+        edit(pod, scope=Scope.COMPONENT),
+    ]
+    assert died(others) is None
+    assert died([*others, pod]) == pod
+    assert died([pod], of_nodes=False) is None
