@@ -266,6 +266,9 @@ class Unhealthy(Payload):
     rule: str
     death: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
     """The first death of a pod in that time, which may no longer be visible (row D35)."""
+    lost: Annotated[Failure | None, Field(exclude_if=lambda value: value is None)] = None
+    """The first pod in that time that its node lost, or that had to make room, while nothing has taken its place: it
+    may no longer be visible (row L22)."""
 
 
 class OperationKind(StrEnum):

@@ -29,6 +29,7 @@ from holdfast.policy.attempt.success import judged
 from holdfast.policy.failures.avoided_nodes import heeded
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.first_cause import died, with_death
+from holdfast.policy.failures.lost_pods import first_lost, still_lost
 from holdfast.policy.failures.told import is_decided
 from holdfast.policy.values.edit import edit
 
@@ -304,6 +305,9 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     if seen is not None and timings(state).launch_grace_period is not None:
         counted += seen.stuck
     found = [one for one in counted if one.component not in replaced or stays(spec, attempt, one)]
+    lost = still_lost(state, seen, found) if seen is not None else None
+    if lost is not None and lost.component not in replaced:
+        found.append(lost)
     if attempt.told is not None and is_decided(state):
         found += heeded(state.policy, attempt, (attempt.told,))
     for one in awaited(spec, state, seen):
@@ -386,4 +390,5 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     death = state.unhealthy.death if state.unhealthy is not None else None
     death = death or died((one.failure for one in ruled), of_nodes=state.shows_waits)
     failure = with_death(spec, first.failure, seen, death, of_nodes=state.shows_waits)
-    return edit(state, unhealthy=Unhealthy(since=since, failure=failure, rule=first.rule, death=death))
+    lost = first_lost(ruled) if state.shows_waits else None  # Runs of earlier releases go on as they began.
+    return edit(state, unhealthy=Unhealthy(since=since, failure=failure, rule=first.rule, death=death, lost=lost))
