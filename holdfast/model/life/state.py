@@ -125,6 +125,9 @@ class Attempt(Payload):
     release."""
     replaced: Annotated[dict[str, Time], Field(exclude_if=lambda value: not value)] = Field(default_factory=dict)
     """When each component was last made again: its own back-off counts from there (row D18)."""
+    completed: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Components of one object that were seen complete since they were last made: whoever deletes one changes nothing
+    (row D23)."""
     warming: dict[str, Time] = Field(default_factory=dict)
     """Components that were made again and have not run since: the time from which their grace periods count."""
     avoided: tuple[ExcludedNode, ...] = ()

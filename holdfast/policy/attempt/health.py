@@ -21,6 +21,7 @@ from holdfast.model import (
     Workload,
 )
 from holdfast.model.words import counted
+from holdfast.policy.attempt.completed import seen_complete, with_completed
 from holdfast.policy.attempt.copies import stays
 from holdfast.policy.attempt.order import is_to_come
 from holdfast.policy.attempt.order import without as not_speaking_of
@@ -56,7 +57,7 @@ def current(state: State) -> Observation | None:
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
-    return not_speaking_of(observation, attempt.later)
+    return with_completed(not_speaking_of(observation, attempt.later), attempt)
 
 
 def expected_now(spec: Workload, state: State) -> int:
@@ -380,6 +381,9 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
         if not unready and not ruled_out and not is_to_come(spec, state, seen):
             attempt = edit(attempt, ready_at=now)
             state = edit(state, attempt=attempt)
+    if seen is not None and (completed := seen_complete(spec, state, attempt, seen)) != attempt.completed:
+        attempt = edit(attempt, completed=completed)
+        state = edit(state, attempt=attempt)
     if attempt.warming and seen is not None and not state.in_doubt:
         state = edit(state, attempt=edit(attempt, warming=_still_warming(spec, state, attempt, seen)))
     ruled = judged(spec, state, seen, failures(spec, state, now))

@@ -81,6 +81,7 @@ def joined(attempt: Attempt, components: Iterable[str], copies: Iterable[tuple[s
     return edit(
         attempt,
         replacing=tuple(again),
+        completed=tuple(name for name in attempt.completed if name not in again),
         replacing_copies={name: tuple(sorted(single[name])) for name in single if name not in whole},
     )
 
