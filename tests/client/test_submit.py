@@ -83,7 +83,7 @@ async def test_one_that_has_ended_runs_again_only_if_told(holdfast: Holdfast, wo
     await first.handle.terminate("for the test")
     with pytest.raises(AlreadyEnded, match="--again"):
         await holdfast.submit(workload)
-    with pytest.raises(HoldfastError, match="was terminated in Temporal.*`holdfast sweep`"):
+    with pytest.raises(HoldfastError, match=r"was terminated in Temporal.*`holdfast sweep`"):
         await _apply(holdfast, first, workload, "", dry_run=False)
     second = await holdfast.submit(workload, again=True)
     assert second.uid != first.uid
