@@ -34,7 +34,7 @@ def deleted(resource: Resource) -> Resource:
 TABLE: list[tuple[str, Resource, Run | None, Act, str]] = [
     ("applied just now", NEW, None, Act.BEGIN, ""),
     ("applied under the name of one that has ended", NEW, ANOTHERS_END, Act.BEGIN, ""),
-    ("applied under the name of one that is there", NEW, ANOTHER, Act.HOLD, "`holdfast cancel team/jobset/train` ends it"),
+    ("applied under the name of one there is", NEW, ANOTHER, Act.HOLD, "`holdfast cancel team/jobset/train` ends it"),
     ("marked, and the worker died", CLAIMED, None, Act.BEGIN, ""),
     ("begun, and the worker died", CLAIMED, OWN, Act.LEAVE, ""),
     ("begun, and its workflow ended before it said anything", CLAIMED, TERMINATED, Act.HOLD, "is Terminated"),
