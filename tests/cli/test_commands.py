@@ -395,8 +395,9 @@ class Submitting:
         return Run(cast("Any", None), cast("Any", None), wanted.workflow_id, "u", "r")
 
 
-def three() -> list[Workload]:
-    return [read(JOB.read_text(), cluster="dev", name=name)[0] for name in ("a", "b", "c")]
+def three() -> str:
+    """The sample job as three: a, b and c."""
+    return "\n---\n".join(JOB.read_text().replace("name: sample-job", f"name: {each}") for each in "abc")
 
 
 @pytest.mark.row("D60", level="pure")
@@ -405,7 +406,7 @@ def test_D60_all_are_begun_also_if_nobody_reads_any_more(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output: Output
 ) -> None:
     file = tmp_path / "jobs.yaml"
-    file.write_text("\n---\n".join(JOB.read_text().replace("name: sample-job", f"name: {each}") for each in "abc"))
+    file.write_text(three())
     reader, writer = os.pipe()
     one = Submitting(lambda: os.close(reader))
 
@@ -448,7 +449,7 @@ async def test_D60_what_was_begun_is_said_whatever_ends_a_submission(
 
     one = Submitting(fail)
     with pytest.raises(type(error)):
-        await _begin(cast("Any", one), [], three(), again=False, output=Output.TABLE)
+        await _begin(cast("Any", one), [], read(three(), cluster="dev"), again=False, output=Output.TABLE)
     assert capsys.readouterr().err == said
 
 
@@ -471,8 +472,15 @@ class There:
     @classmethod
     def as_it_is(cls, phase: Phase, *, closed: bool = False) -> There:
         at = datetime(2026, 1, 31, tzinfo=UTC)
-        place = {"name": "sample-job", "namespace": "default", "cluster": "dev", "uid": "u"}
-        status = Status(**place, phase=phase, reason=Reason.RUNNING, since=at)
+        status = Status(
+            name="sample-job",
+            namespace="default",
+            cluster="dev",
+            uid="u",
+            phase=phase,
+            reason=Reason.SUFFICIENT_PODS_READY,
+            since=at,
+        )
         return cls(StatusView(status=status, fresh=closed, closed=closed))
 
 

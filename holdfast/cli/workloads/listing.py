@@ -165,7 +165,7 @@ def list_(
     if everywhere and namespace is not None:
         raise typer.BadParameter(f"expected no --namespace {namespace} with it", param_hint="--all-namespaces")
     within = None if everywhere else namespace or kubectl.namespace()
-    terms = {**selection.terms(), "namespace": within, "running": running, "query": query}
+    terms: dict[str, Any] = {**selection.terms(), "namespace": within, "running": running, "query": query}
 
     async def go() -> None:
         async with session(place) as holdfast:
