@@ -88,6 +88,7 @@ def view_of(
         released=component.expected_pods - expected,
         overrun=max(0, wanted - component.expected_pods),
         starting=_starting(pods, counts),
+        ending=_ending(pods, counts),
         backs_off_until=_backs_off_until(component, facts, pods) if counts.failed else None,
     )
     failures = [_pod_failure(pod, look) for pod in failed_pods]
@@ -149,6 +150,7 @@ def view_of_copies(
         released=sum(one.released for one in views),
         overrun=sum(one.overrun for one in views),
         starting=earliest(one.starting for one in views if one.unready and not one.failed),
+        ending=earliest(one.ending for one in views if one.unready and not one.failed),
         backs_off_until=earliest(one.backs_off_until for one in views if one.pods.failed and not one.failed),
     )
     return Seen(view, failures, stuck)
@@ -195,6 +197,16 @@ def _starting(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:
     lacking = counts.expected - counts.ready
     created = sorted((pod.created or _LONG_AGO for pod in pods if pod.state is PodState.PENDING), reverse=True)
     return created[lacking - 1] if 0 < lacking <= len(created) else None
+
+
+def _ending(pods: Sequence[PodFacts], counts: PodCounts) -> datetime | None:
+    """Return until when the last of the pods being deleted may take to end; None if too few are (row D14).
+
+    Its own grace may be longer than the workload's, and many controllers make no other pod before it is gone.
+    """
+    lacking = counts.expected - counts.ready - counts.pending
+    known = sorted((pod.ends_by for pod in pods if pod.ends_by is not None), reverse=True)
+    return known[lacking - 1] if 0 < lacking <= len(known) else None
 
 
 def has_ended(component: PlannedComponent, found: ObjectFacts, pods: Sequence[PodFacts]) -> bool:

@@ -87,6 +87,8 @@ class PodFacts:
     """Its controller, by its owner references."""
     restarted: bool = False
     """Whether it waits at its barrier, and was not asked to (row J24): its agent restarted it, or it is new."""
+    ends_by: datetime | None = None
+    """Until when it may take to end, if it is being deleted."""
     copy: int | None = None
     """The index of its component's copy that created it; None if the component has no copies."""
 
@@ -111,6 +113,7 @@ def pod_facts(raw: Mapping[str, Any]) -> PodFacts:
         "created": time_of(metadata.get("creationTimestamp")),
         "revision": version_of(metadata),
         "controller": controller_of(raw),
+        "ends_by": time_of(metadata.get("deletionTimestamp")),
         "copy": copy_of(raw),
     }
     at_barrier = barrier_facts(raw) if state in {PodState.PENDING, PodState.RUNNING} else None

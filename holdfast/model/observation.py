@@ -245,6 +245,10 @@ class ComponentView(Payload):
     starting: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """When the last of the pods that will make up its shortfall was created; None if some of them do not exist."""
 
+    ending: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
+    """Until when its pods that are being deleted may take to end, if they, with those that start, make up its
+    shortfall: until then a controller may not make others (row D14)."""
+
     backs_off_until: Annotated[Time | None, Field(exclude_if=lambda value: value is None)] = None
     """Until when its Job, which has retries left, may back off before it replaces failed pods (row D22)."""
 

@@ -43,6 +43,14 @@ def test_D14_failed_evicted_pods_that_are_replaced_slowly_reset_nothing_either()
 
 
 @D14
+def test_D14_a_pod_that_takes_five_minutes_to_end_resets_nothing_though_none_is_made_before_it_is_gone() -> None:
+    one = replicas("StatefulSet", 3)
+    one["template"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 300
+    told = lives(EVICTED, pods={"stop": "295s"}, one=one)
+    assert (told.summary.phase, told.summary.attempts, told.summary.restarts) == ("Running", 1, 0), said(told)[-8:]
+
+
+@D14
 def test_D14_scaled_down_rolled_out_and_autoscaled_within_its_declared_count_it_is_never_reset() -> None:
     down = "{every: 240h, times: 11, scale: {component: serve, replicas: 5}}"
     up = "{every: 250h, times: 11, scale: {component: serve, replicas: 17}}"
@@ -62,7 +70,8 @@ def test_D14_a_replacement_that_never_runs_has_its_warm_up_then_the_failure_grac
 def test_D14_a_pod_that_its_controller_cannot_make_again_has_the_failure_grace_alone() -> None:
     told = lives("{at: 1h, podsRefused: {}}", "{at: 2h, delete: {component: serve, pods: 1}}", until="2h1m30s")
     (reset,) = (one for one in told.causes if one.reason is Reason.RESETTING)
-    assert (str(reset.time)[11:19], "InsufficientPodsReady" in reset.message) == ("02:01:00", True), said(told)
+    # The deleted pod takes 5 s to end.
+    assert (str(reset.time)[11:19], "InsufficientPodsReady" in reset.message) == ("02:01:05", True), said(told)
 
 
 @D14

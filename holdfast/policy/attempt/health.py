@@ -30,7 +30,8 @@ from holdfast.policy.attempt.success import judged
 from holdfast.policy.failures.avoided_nodes import heeded
 from holdfast.policy.failures.blindness import due
 from holdfast.policy.failures.first_cause import died, with_death
-from holdfast.policy.failures.lost_pods import first_lost, still_lost
+from holdfast.policy.failures.lost_pods import drained_until, first_lost, still_lost
+from holdfast.policy.failures.rules import Ruling
 from holdfast.policy.failures.told import is_decided
 from holdfast.policy.values.edit import edit
 
@@ -169,7 +170,10 @@ class Starting(NamedTuple):
     expected: int
     unready: int
     until: datetime | None
-    """When the first warm-up grace of these pods ends; None if some of them do not exist."""
+    """When the first warm-up grace of these pods, or grace of those before them to end, is over; None if some of them
+    do not exist."""
+    ending: bool = False
+    """Whether pods before them still take their grace to end."""
 
 
 def _backing_off(state: State, seen: Observation | None) -> set[str]:
@@ -187,7 +191,7 @@ def coming_back(
     Components in `but` are left out.
 
     Each existing pod has its WarmupGracePeriod from its own creation, as at the first start. A pod that does not exist
-    has none, since its controller has not acted.
+    has none, since its controller has not acted: only while another is still being deleted, it may not be able to.
     """
     attempt = state.attempt
     if attempt is None or attempt.ready_at is None:
@@ -198,11 +202,16 @@ def coming_back(
     if not unready:
         return None
     views = [view for name, view in seen.components.items() if name not in without] if seen is not None else []
-    lacking = [view.starting for view in views if view.unready]
-    times = [due(time, timings(state).warmup_grace_period, state.blind) for time in lacking if time is not None]
+    lacking = [view for view in views if view.unready]
+    warmup = timings(state).warmup_grace_period
+    times = [due(view.starting, warmup, state.blind) for view in lacking if view.starting is not None]
+    ends: list[datetime] = []
+    if state.shows_waits:  # Runs of earlier releases go on as they began.
+        ends = [view.ending for view in lacking if view.starting is None and view.ending is not None]
+    times += ends
     told = declared <= sum(view.declared for view in views)
     until = min(times) if told and times and len(times) == len(lacking) else None
-    return Starting(declared - _released(seen, without), unready, until)
+    return Starting(declared - _released(seen, without), unready, until, ending=bool(ends))
 
 
 def _made_at(attempt: Attempt, component: str) -> datetime:
@@ -329,14 +338,20 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     return found
 
 
-def _unhealthy_since(state: State, attempt: Attempt, now: datetime) -> datetime:
+def _unhealthy_since(
+    state: State, attempt: Attempt, first: Ruling, seen: Observation | None, now: datetime
+) -> datetime:
     """Return since when the attempt is unhealthy without a break.
 
     Late pods that started the clock may turn out not to have been late, once it is known that the watch was blind then.
-    In that case the clock starts with the present failure, or when the pods were truly late.
+    In that case the clock starts with the present failure, or when the pods were truly late. While a drained pod may
+    still take to end, no other can be expected: the clock starts once it has ended, or should have (row D14).
     """
     unhealthy = state.unhealthy
-    if unhealthy is None:
+    ending = drained_until(first, seen) if state.shows_waits else None  # Runs of earlier releases go on as they began.
+    if ending is not None and ending > now and (unhealthy is None or unhealthy.since >= now):
+        return ending
+    if unhealthy is None or unhealthy.since > now:
         return now
     match unhealthy.failure.reason:
         case Reason.PODS_NOT_ADMITTED:
@@ -390,7 +405,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state
     first = ruled[0]
-    since = _unhealthy_since(state, attempt, now)
+    since = _unhealthy_since(state, attempt, first, seen, now)
     death = state.unhealthy.death if state.unhealthy is not None else None
     death = death or died((one.failure for one in ruled), of_nodes=state.shows_waits)
     failure = with_death(spec, first.failure, seen, death, of_nodes=state.shows_waits)

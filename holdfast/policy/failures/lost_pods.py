@@ -1,13 +1,18 @@
-"""Pods that their node loses or gives up, and that may be gone before anything is decided (row L22)."""
+"""Pods that their node loses or gives up, and that may be gone before anything is decided (rows L22, D14)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Final
 
 from holdfast.model import Failure, FailureClass, Observation, Scope, State
 from holdfast.policy.failures.avoided_nodes import is_loss
 from holdfast.policy.failures.rules import Ruling, rule_on
 from holdfast.policy.values.edit import edit
+
+_DRAINED: Final = "EvictionByEvictionAPI"
+"""The reason of a pod that a drain takes from its node."""
 
 
 def first_lost(ruled: Iterable[Ruling]) -> Failure | None:
@@ -36,6 +41,15 @@ def still_lost(state: State, seen: Observation, found: Collection[Failure]) -> F
         return None
     # It came first, whatever the clock of its node says.
     return edit(lost, time=min([lost.time, *(one.time for one in left)]))
+
+
+def drained_until(ruling: Ruling, seen: Observation | None) -> datetime | None:
+    """Return until when a drained pod may take to end; None if that is not what is ruled, or the rule has no grace."""
+    failure = ruling.failure
+    if seen is None or failure.reason != _DRAINED or failure.scope is not Scope.MEMBER or not ruling.action.grace:
+        return None
+    view = seen.components.get(failure.component)
+    return view.ending if view is not None else None
 
 
 def _is_of_pod(failure: Failure, lost: Failure) -> bool:

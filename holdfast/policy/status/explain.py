@@ -83,8 +83,8 @@ _REMEDIES: dict[str, str] = {
 }
 """Where to look, by the reason it is unhealthy: Holdfast cannot know what it waits for."""
 _WAITS_SHOWN = 3
-_STARTS = ("admission grace", "warm-up grace")
-"""Begin the waits for pods to start."""
+_STARTS = ("admission grace", "warm-up grace", "termination grace")
+"""Begin the waits for pods to start, and for those before them to end."""
 _SETTLED = {Phase.SUCCEEDED: "it has succeeded", Phase.FAILED: "it has failed"}
 _BESIDE_THE_FILE = {
     "`holdfast namespace enable ": "enable the namespace",

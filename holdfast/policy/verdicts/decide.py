@@ -293,8 +293,11 @@ def _waiting(spec: Workload, state: State, seen: Observation | None, now: dateti
     if back is not None and back.until is not None and now < back.until:
         ruling = rule_on(state.policy, insufficiency(attempt, back, now))
         if ruling.action.kind is not ActionKind.IGNORE:
-            which = f"{back.unready:,} of {counted(back.expected, 'pod is', 'pods are')} starting again"
-            waits.append(Wait(back.until, f"warm-up grace: {which}"))
+            which = f"{back.unready:,} of {counted(back.expected, 'pod is', 'pods are')}"
+            what = (
+                f"termination grace: {which} ending first" if back.ending else f"warm-up grace: {which} starting again"
+            )
+            waits.append(Wait(back.until, what))
     return min(waits, key=lambda wait: wait.until, default=None)
 
 

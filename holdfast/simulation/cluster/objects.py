@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from holdfast import names
@@ -16,6 +16,9 @@ from holdfast.simulation.script.events import Fail, LaunchFails, ProbeFails
 
 JOB_BACKOFF_LIMIT = 6
 """The default of batch/v1."""
+_USUAL_GRACE = timedelta(seconds=30)
+"""The grace of a pod whose spec does not say."""
+_GRACE_MAXIMUM = 10**9
 UID = "simulated"
 """The uid of the workload."""
 
@@ -84,7 +87,7 @@ class Pod:
             "resourceVersion": str(revision),
         }
         if self.deleting is not None:
-            metadata["deletionTimestamp"] = written(self.deleting)
+            metadata["deletionTimestamp"] = written(self.deleting + self.thing.grace)
         return pod_facts({"metadata": metadata, "spec": {"nodeName": self.node}, "status": self.status()})
 
     def status(self) -> dict[str, Any]:
@@ -221,6 +224,12 @@ class Thing:
             except PathProblem:
                 continue
         return None
+
+    @property
+    def grace(self) -> timedelta:
+        """How long its pods may take to end once they are deleted."""
+        given = (self.pod_spec or {}).get("terminationGracePeriodSeconds")
+        return timedelta(seconds=given) if isinstance(given, int) and given <= _GRACE_MAXIMUM else _USUAL_GRACE
 
     @property
     def restart_policy(self) -> str:

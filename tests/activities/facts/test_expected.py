@@ -90,6 +90,23 @@ def test_D14_the_youngest_pods_that_make_up_what_is_lacking_say_since_when_they_
 
 
 @D14
+def test_D14_pods_that_are_being_deleted_say_until_when_they_may_take_to_end() -> None:
+    def going(name: str, second: int) -> dict[str, Any]:
+        raw = pod(name)
+        raw["metadata"] |= {"deletionTimestamp": f"2026-01-01T11:05:{second:02}Z", "deletionGracePeriodSeconds": 300}
+        return raw
+
+    running, later = [pod(f"r{index}") for index in range(2)], timedelta(minutes=5)
+    first, last, starts = going("p1", 1), going("p2", 9), pod("p3", "Pending")
+    sts: tuple[str, str] = ("StatefulSet", "apps/v1")
+    assert scaled(*sts, {"replicas": 4}, *running, first, last).ending == time(1) + later
+    assert scaled(*sts, {"replicas": 3}, *running, first, last).ending == time(9) + later, "one is not needed"
+    assert scaled(*sts, {"replicas": 4}, *running, last, starts).ending == time(9) + later
+    assert scaled(*sts, {"replicas": 4}, *running, last).ending is None, "one does not exist"
+    assert scaled(*sts, {"replicas": 2}, *running, last).ending is None, "nothing is lacking"
+
+
+@D14
 def test_D14_the_watch_tells_of_0_and_of_an_overrun_but_not_of_each_step_within() -> None:
     def facts(replicas: int) -> Any:
         pods = [pod(f"p{index}") for index in range(replicas)]

@@ -239,7 +239,7 @@ class Life:
         nodes, marked = view.pop("nodes", ("node-7",)), view.pop("marked", ())
         stuck, starting = view.pop("stuck", 0), view.pop("starting", None)
         cls, why = FailureClass(view.pop("cls", "App")), view.pop("why", "Error")
-        message = view.pop("message", "")
+        message, ending = view.pop("message", ""), view.pop("ending", None)
         pods = PodCounts(expected=self.spec.expected_pods, **view)
         failures: list[Failure] = []
         common: dict[str, Any] = {"component": "train", "attempt": attempt.number, "time": self.now}
@@ -286,6 +286,7 @@ class Life:
                     complete=complete or (not self.spec.expected_pods),
                     pods=pods,
                     starting=starting,
+                    ending=ending,
                 )
             },
             failures=tuple(failures),
