@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -21,6 +21,8 @@ from holdfast.policy.failures.rules import SKEW
 _ENDED_AT: Final = ("status.endTime", "status.completionTime", "status.terminationTime")
 """The fields in which kinds without conditions say when they ended."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_AHEAD: Final = timedelta(hours=1)
+"""How far ahead the clock of a node may be."""
 _JOB_ENDS: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 """Conditions after which a Job creates no more pods."""
 
@@ -89,7 +91,7 @@ def view_of(
         overrun=max(0, wanted - component.expected_pods),
         starting=_starting(pods, counts),
         ending=_ending(pods, counts),
-        backs_off_until=_backs_off_until(component, facts, pods) if counts.failed else None,
+        backs_off_until=_backs_off_until(component, facts, pods, look.at) if counts.failed else None,
     )
     failures = [_pod_failure(pod, look) for pod in failed_pods]
     failures += [_pod_failure(pod, look) for pod in pods if pod.restarted and not complete]
@@ -157,13 +159,15 @@ def view_of_copies(
 
 
 def _backs_off_until(
-    component: PlannedComponent, facts: ObjectFacts | None, pods: Sequence[PodFacts]
+    component: PlannedComponent, facts: ObjectFacts | None, pods: Sequence[PodFacts], at: datetime
 ) -> datetime | None:
     """Return until when a Job with retries left may wait on its own before it replaces a failed pod (row D22).
 
     Its controller doubles the pause with each failure since a success. Counting all failures gives an upper bound, and
-    so does counting failed pods that its failure policy ignores: these use up no retries.
+    so does counting failed pods that its failure policy ignores: these use up no retries. A time that is far ahead of
+    the look is the fault of a node's clock, and is waited for by nobody.
     """
+    pods = [pod for pod in pods if pod.failure_time is None or pod.failure_time - at <= _AHEAD]
     job = facts.job if facts is not None and _is_job(component) else None
     if facts is not None and component.status.failed and not _is_job(component):
         return _children_back_off_until(pods)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -25,8 +24,6 @@ from holdfast.policy.failures.selection import select
 
 _SELECTIONS = Shared()
 ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
-_AHEAD: Final = timedelta(hours=1)
-"""How far ahead the clock of a node may be."""
 
 
 def plan_of(owner: Mapping[str, Any]) -> tuple[PlannedComponent, ...]:
@@ -90,7 +87,7 @@ def summarize(
         selection: the rules that judge the failures; None where they are not known.
         asked: what the custom resource that represents the workload asks for, if there is one.
     """
-    ours = [_dated(pod, at) for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
+    ours = [pod for pod in pods if pod.workload_uid == workload_uid and pod.attempt == attempt]
     if owner is not None and owner_uid and owner.uid != owner_uid:
         owner = None
     owner_uid = owner_uid or (owner.uid if owner else "")
@@ -144,12 +141,3 @@ def summarize(
         asked=asked,
         blind=blind,
     )
-
-
-def _dated(pod: PodFacts, at: datetime) -> PodFacts:
-    """Return the pod without a time of failure that has not come yet: waits would begin then, perhaps in a year.
-
-    The time of the look instead would be other news with each look.
-    """
-    ahead = pod.failure_time is not None and pod.failure_time > at + _AHEAD
-    return replace(pod, failure_time=None) if ahead else pod

@@ -9,9 +9,9 @@ dependents.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from holdfast import names
 from holdfast.activities.kube.client import Forbidden, NotFound, Object, UnknownKind, Unreachable
@@ -87,23 +87,38 @@ async def own_pods(
     return [pod for pod in pods if not chains.is_foreign(made_by(pod))]
 
 
-async def _listed(site: Site, target: Target, asked: Iterable[Ref]) -> dict[str, tuple[Ref, ...]]:
+class _Listed(NamedTuple):
+    """What was listed of kinds with very many objects.
+
+    Attributes:
+        owners: The owners of each object, by its uid.
+        refused: The API versions and kinds that may not be listed.
+    """
+
+    owners: dict[str, tuple[Ref, ...]]
+    refused: set[tuple[str, str]]
+
+
+async def _listed(site: Site, target: Target, asked: Iterable[Ref]) -> _Listed:
     """Return the owners of objects of which very many of a kind are asked, by uid: to read each would take too long.
 
     Raises:
         Unreachable: if the API server does not answer.
     """
     counts = Counter((one.api_version, one.kind) for one in asked if site.links.get(one.uid) is None)
-    found = dict[str, tuple[Ref, ...]]()
+    found = _Listed({}, set())
     for api_version, kind in [one for one, count in counts.items() if count > READ_ALONE]:
-        for uid, owners in await _list(site, target, api_version, kind):
+        objects = await _list(site, target, api_version, kind)
+        if objects is None:
+            found.refused.add((api_version, kind))
+        for uid, owners in objects or ():
             site.links.put(uid, owners)
-            found[uid] = owners
+            found.owners[uid] = owners
     return found
 
 
-async def _list(site: Site, target: Target, api_version: str, kind: str) -> list[tuple[str, tuple[Ref, ...]]]:
-    """Return uid and owners of all objects of a kind with the workload's label; empty if they cannot be listed."""
+async def _list(site: Site, target: Target, api_version: str, kind: str) -> list[tuple[str, tuple[Ref, ...]]] | None:
+    """Return uid and owners of all objects of a kind with the workload's label; None if they may not be listed."""
 
     def owned(found: Object) -> tuple[str, tuple[Ref, ...]]:
         return found["metadata"]["uid"], owners_of(found["metadata"])
@@ -118,9 +133,9 @@ async def _list(site: Site, target: Target, api_version: str, kind: str) -> list
             continue
         except Unreachable as error:
             await only_its_kind(site, target, error)
-        else:
-            return listed["items"]
-    return []
+            return []
+        return listed["items"]
+    return None
 
 
 async def _climb(
@@ -129,7 +144,7 @@ async def _climb(
     ref: Ref,
     kinds: Collection[tuple[str, str]],
     ours: Set[str],
-    listed: Mapping[str, tuple[Ref, ...]],
+    listed: _Listed,
     unreadable: set[tuple[str, str]],
 ) -> tuple[list[Ref], bool]:
     """Return the objects between a pod and the workload, and whether the chain ends outside the workload.
@@ -140,10 +155,10 @@ async def _climb(
     for _ in range(DEPTH):
         if ref.uid in ours:
             return path, False
-        owners = site.links.get(ref.uid) or listed.get(ref.uid)
+        owners = site.links.get(ref.uid) or listed.owners.get(ref.uid)
         labelled = True
         if owners is None:
-            found = await _read(site, target, ref, unreadable)
+            found = await _read(site, target, ref, unreadable, listed.refused)
             if found is None or found["metadata"].get("uid") != ref.uid:
                 return path, False
             owners = owners_of(found["metadata"])
@@ -156,8 +171,12 @@ async def _climb(
     return path, False
 
 
-async def _read(site: Site, target: Target, ref: Ref, unreadable: set[tuple[str, str]]) -> Object | None:
+async def _read(
+    site: Site, target: Target, ref: Ref, unreadable: set[tuple[str, str]], unlisted: Container[tuple[str, str]]
+) -> Object | None:
     """Return an object; None if it is gone or cannot be read, for want of rights or since its kind's server is down.
+
+    Of very many that may not be listed, one that may not be read stands for all.
 
     Raises:
         Unreachable: if the API server does not answer other reads either, or serves this kind itself.
@@ -168,6 +187,8 @@ async def _read(site: Site, target: Target, ref: Ref, unreadable: set[tuple[str,
         try:
             return await site.read_component(target, ref.api_version, ref.kind, ref.name)
         except (Forbidden, UnknownKind):
+            if (ref.api_version, ref.kind) in unlisted:
+                break
             return None
         except Unreachable as error:
             if again and "." not in ref.api_version.partition("/")[0]:

@@ -27,10 +27,10 @@ from holdfast.client import run as client_run
 from holdfast.client.connection import Place
 from holdfast.client.entities import provisioner
 from holdfast.client.entities.provisioner import ProvisionerRun, node_book
-from holdfast.client.entities.queue import QueueRun, place_of
+from holdfast.client.entities.queue import Directory, QueueRun, place_of
 from holdfast.client.run import Run
 from holdfast.client.views import StatusView
-from holdfast.errors import AlreadyEnded, HoldfastError, NotReachable, WorkloadNotFound
+from holdfast.errors import AlreadyEnded, HoldfastError, InvalidWorkload, NotReachable, WorkloadNotFound
 from holdfast.model import Phase, Reason, Status, Workload
 from holdfast.model.entities.graph import Place as GraphPlace
 from holdfast.model.entities.provisioner import NodeAction, NodeOutcome, NodeRequest, ProvisionerStatus, Result
@@ -405,3 +405,33 @@ async def test_what_runs_anew_what_has_ended_is_said_of_each_as_it_is(gone: Any,
     assert (
         str(AlreadyEnded("it", "Failed", await found.anew(gone))) == f"it has ended: Failed; to run it anew, {remedy}"
     )
+
+
+class OneQueue:
+    """Temporal with one queue that runs."""
+
+    def __init__(self) -> None:
+        self.closing = False
+
+    def get_workflow_handle(self, workflow_id: str) -> Any:
+        assert workflow_id == names.queue_id("dev", "gpus")
+
+        async def memo() -> dict[str, Any]:
+            return {names.MEMO_CLOSING: True} if self.closing else {}
+
+        async def describe() -> Any:
+            return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, memo=memo)
+
+        return SimpleNamespace(describe=describe)
+
+
+@pytest.mark.row("L9", level="pure")
+async def test_L9_a_queue_that_is_being_deleted_takes_no_workload_until_it_is_applied_again() -> None:
+    temporal, workload = OneQueue(), a_workload(queue="gpus")
+    temporal.closing = True
+    directory = Directory(cast("Any", temporal), PLACE)
+    for one in (workload, workload.model_copy(update={"queued": True})):
+        with pytest.raises(InvalidWorkload, match=r"queue: it is being deleted.*`holdfast queue apply FILE`.*'gpus'"):
+            await directory.placed(one)
+    temporal.closing = False
+    assert (await directory.placed(workload)).queued, "a refusal is not cached"

@@ -17,9 +17,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import formats, names
 from holdfast.activities.facts.node_annotations import is_marked, patch_of, with_fault_label
-from holdfast.activities.facts.node_taints import power_off
+from holdfast.activities.facts.node_taints import HELD, power_off, quarantined
 from holdfast.activities.kube.client import Conflict, NotFound, Object
-from holdfast.activities.kube.raw import mapping, mappings
 from holdfast.errors import HoldfastError
 from holdfast.model import NodeWish, NodeWord
 from holdfast.policy.entities.health import ENTITIES
@@ -202,12 +201,13 @@ async def _clean(ground: Ground, name: str, say: Say) -> None:
     """Remove this installation's marks from a node, except those that keep pods off a machine that must have none."""
     kube, installation = ground.site.kube, ground.site.installation
     while (node := await kube.find("v1", "Node", name)) is not None:
-        off, taints = power_off(node, installation), mappings(mapping(node.get("spec")).get("taints"))
+        off = power_off(node, installation)
         if off is not None:
             say(f"Node {name} stays marked: its power is off ({off[1]}); once it is on, take {names.GROUP} off it")
             return
-        if any(one.get("key") == names.quarantine_taint(installation) for one in taints):
-            say(f"Node {name} stays quarantined: it was to be wiped; once it is, remove that taint")
+        if (value := quarantined(node, installation)) is not None:
+            why = "its drives may hold data that was to be wiped" if value == HELD else "it was to be wiped"
+            say(f"Node {name} stays quarantined: {why}; once it is, remove that taint")
             return
         metadata = node["metadata"]
         wish = NodeWish(name=name, uid=metadata["uid"], word=NodeWord.NONE, since=datetime.now(UTC))

@@ -59,7 +59,9 @@ _PHASE: Final = SearchAttributeKey.for_keyword(names.SA_PHASE)
 _AT_ONCE: Final = 8
 """Workloads that are queried at the same time."""
 _TRIES: Final = 20
-"""How often a graph's workload that does not answer is asked once its graph has begun."""
+"""How often a graph's workload that does not answer is asked once its graph has begun, while Temporal itself does."""
+_AWAY: Final = frozenset({RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED})
+"""What Temporal answers while it is away: this passes."""
 _PAUSE: Final = 1.0
 """Seconds between two such tries."""
 _CUT_OFF: Final = frozenset({WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT})
@@ -212,7 +214,7 @@ async def _tell_since(client: Client, graph: Graph, before: Mapping[str, Found])
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     return  # The graph has ended meanwhile.
-                why = str(error)
+                left, why = left - (error.status not in _AWAY), str(error)
             except Exception as error:  # A codec may raise any; one that never answers must not hold up the others.
                 left, why = left - 1, str(error) or type(error).__name__
             else:

@@ -24,7 +24,16 @@ from temporalio.service import RPCError
 from holdfast import formats, names
 from holdfast.activities.entities.executions import memo_of, word_for
 from holdfast.activities.kube.blindness import Sight
-from holdfast.activities.kube.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Object, UnknownKind
+from holdfast.activities.kube.client import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    Object,
+    UnknownKind,
+    Unreachable,
+)
 from holdfast.activities.kube.raw import mapping, time_of
 from holdfast.activities.operations.report import event_on, events_of
 from holdfast.activities.site.anchor import asks_here, is_held, is_marked, marking
@@ -355,6 +364,9 @@ class FrontDoor:
                 workload = formats.asking(item.document, cluster=self._place.cluster)
             queued = formats.RESOURCES[item.kind].own_queue and await self._is_queue(workload)
         except HoldfastError as error:
+            run = await self._run_of(item)
+            if run is not None and run.running and run.uid == item.uid:
+                return False  # It waits already, in the queue that is told to end since.
             await self._refuse(item, str(error))
             return True
         # Even if it is already marked: the patch proves that the resource has not changed since it was read.
@@ -531,6 +543,8 @@ class FrontDoor:
                 try:
                     await self._end(one, uid, kind)
                 except KubeError as error:  # It may exist. One that cannot be read keeps no other from its turn.
+                    if isinstance(error, Unreachable) and not error.is_one_kinds:
+                        raise
                     Log.warning("a custom resource cannot be read", workflow_id=one.id, why=error.message)
         for uid in living.values():
             self._hurry(uid)

@@ -250,7 +250,7 @@ def asking(spec: Workload, state: State, target: Target) -> CheckpointInput | No
         checkpoint=spec.checkpoint,
         components=spec.savers,
         number=request.number,
-        sent=request.sent,
+        sent=request.sent if state.shows_waits else 0,  # An earlier release, which may take over, sends `number`.
         reason=request.reason.value,
         running=request.running,
         finished=request.finished,

@@ -264,7 +264,8 @@ class Exclusion(Model):
 
     limit: Annotated[int, Field(ge=0, le=32)] = 3
     """Number of nodes avoided for the workload's own failures: a newer node displaces the oldest, so a workload that
-    fails everywhere never avoids more than this. A node that others found broken does not count."""
+    fails everywhere never avoids more than this. A node that others found broken does not count, nor one that could not
+    start a pod, until the budget of such tries is renewed; if more than this could not at once, they count."""
     expiry: Duration = timedelta(hours=24)
     """How long a node is avoided after its last failure."""
 

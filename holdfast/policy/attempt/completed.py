@@ -11,7 +11,8 @@ def seen_complete(spec: Workload, state: State, attempt: Attempt, seen: Observat
     """Return the components that were seen complete since they were last made.
 
     Nothing is concluded from a snapshot that may be of an object before. What is complete as soon as it exists has done
-    no work, so it still goes missing. Copies are told as counts: which of them were complete is not known.
+    no work, so it still goes missing. What is made again once it is complete or deleted goes by that (rows S7, S9).
+    Copies are told as counts: which of them were complete is not known.
     """
     if not state.shows_waits or state.in_doubt:  # Runs of earlier releases go on as they began.
         return attempt.completed
@@ -19,6 +20,7 @@ def seen_complete(spec: Workload, state: State, attempt: Attempt, seen: Observat
         one.name
         for one in spec.components
         if one.copies is None and one.name not in attempt.making and (one.expected_pods or one.status.tells_completion)
+        if not ((rule := one.replacement or state.policy.replacement).completed or rule.deleted)
         if (view := seen.components.get(one.name)) is not None and view.complete and view.uid
     ]
     return tuple(dict.fromkeys((*attempt.completed, *new)))

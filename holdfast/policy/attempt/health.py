@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -338,17 +338,25 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     return found
 
 
+def _drained_until(ruled: Sequence[Ruling], seen: Observation | None) -> datetime | None:
+    """Return until when the last of the drained pods may take to end; None if anything else has failed."""
+    ends = [drained_until(one, seen) for one in ruled]
+    known = [one for one in ends if one is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
 def _unhealthy_since(
-    state: State, attempt: Attempt, first: Ruling, seen: Observation | None, now: datetime
+    state: State, attempt: Attempt, ruled: Sequence[Ruling], seen: Observation | None, now: datetime
 ) -> datetime:
     """Return since when the attempt is unhealthy without a break.
 
     Late pods that started the clock may turn out not to have been late, once it is known that the watch was blind then.
-    In that case the clock starts with the present failure, or when the pods were truly late. While a drained pod may
-    still take to end, no other can be expected: the clock starts once it has ended, or should have (row D14).
+    In that case the clock starts with the present failure, or when the pods were truly late. While drained
+    pods may still take to end, and nothing else has failed, no others can be expected: the clock starts once they have
+    ended, or should have (row D14).
     """
     unhealthy = state.unhealthy
-    ending = drained_until(first, seen) if state.shows_waits else None  # Runs of earlier releases go on as they began.
+    ending = _drained_until(ruled, seen) if state.shows_waits else None  # Runs of earlier releases go on as they began.
     if ending is not None and ending > now and (unhealthy is None or unhealthy.since >= now):
         return ending
     if unhealthy is None or unhealthy.since > now:
@@ -405,7 +413,7 @@ def assess(spec: Workload, state: State, now: datetime) -> State:
     if not ruled:
         return edit(state, unhealthy=None) if state.unhealthy is not None else state
     first = ruled[0]
-    since = _unhealthy_since(state, attempt, first, seen, now)
+    since = _unhealthy_since(state, attempt, ruled, seen, now)
     death = state.unhealthy.death if state.unhealthy is not None else None
     death = death or died((one.failure for one in ruled), of_nodes=state.shows_waits)
     failure = with_death(spec, first.failure, seen, death, of_nodes=state.shows_waits)

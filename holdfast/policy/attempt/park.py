@@ -17,6 +17,7 @@ from holdfast.model import (
     SuspendMode,
     Workload,
 )
+from holdfast.policy.attempt.completed import with_completed
 from holdfast.policy.attempt.order import first_returning, told_of
 from holdfast.policy.attempt.order import without as not_speaking_of
 from holdfast.policy.attempt.requeue import kept_out
@@ -91,11 +92,14 @@ def is_orphaned(seen: Observation) -> bool:
 
 
 def shown(state: State) -> Observation | None:
-    """Return the last observation of the living attempt, with suspended components but without uncreated ones."""
+    """Return the last observation of the living attempt, with suspended components but without uncreated ones.
+
+    A component that was complete stays so, also if somebody has deleted it (row D23).
+    """
     observation, attempt = state.observation, state.attempt
     if observation is None or attempt is None or observation.attempt != attempt.number:
         return None
-    return not_speaking_of(observation, attempt.waiting)
+    return with_completed(not_speaking_of(observation, attempt.waiting), attempt)
 
 
 def parked(spec: Workload, state: State) -> Decision:

@@ -86,6 +86,10 @@ def speaks_of_loss(policy: Policy) -> bool:
 def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excluded:
     """Return the nodes to avoid for failures seen together, each as the rule for its own failure says."""
     nodes: dict[str, ExcludedNode] = {}
+    found = list(found)
+    launches = {one.failure.node for one in found if _is_required_launch(one.failure, one.action)}
+    # Many at once are not the nodes' fault, as while a registry is away.
+    nodes_fault = len(launches) <= exclusion.limit
     for failure, _, action, _ in found:
         if action.avoid is NodeAvoidance.NEVER or not failure.node:
             continue
@@ -96,7 +100,7 @@ def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excl
             why=failure.sentence()[:WHY_KEPT],
             required=_is_required(action),
             marked=failure.cls is FailureClass.HARDWARE,
-            budget=(action.charge or "") if failure.cls is FailureClass.LAUNCH and _is_required(action) else "",
+            budget=(action.charge or "") if nodes_fault and _is_required_launch(failure, action) else "",
         )
         known = nodes.get(node.name)
         nodes[node.name] = node if known is None else _joined(known, node)
@@ -105,6 +109,10 @@ def blamed(exclusion: Exclusion, found: Iterable[Ruling], now: datetime) -> Excl
 
 def _is_required(action: Action) -> bool:
     return action.avoid is NodeAvoidance.REQUIRE
+
+
+def _is_required_launch(failure: Failure, action: Action) -> bool:
+    return failure.cls is FailureClass.LAUNCH and _is_required(action)
 
 
 def blamed_for(policy: Policy, failures: Iterable[Failure], now: datetime) -> Excluded:
@@ -138,9 +146,11 @@ def standing(excluded: Excluded, exclusion: Exclusion, now: datetime) -> Exclude
     not start a pod is not tried again until the budget of such tries is renewed (row L16).
     """
     live = [node for node in excluded if node.until > now]
+    marked = [node.name for node in live if node.marked]
+    launches = [node.name for node in live if node.budget and not node.marked]
     own = [node.name for node in live if not (node.marked or node.budget)]
-    kept = [node.name for node in live if node.marked or node.budget]
-    back = {*own[: max(0, len(own) - exclusion.limit)], *kept[: max(0, len(kept) - MARKED_KEPT)]}
+    caps = ((own, exclusion.limit), (launches, MARKED_KEPT), (marked, MARKED_KEPT))
+    back = {name for names, most in caps for name in names[: max(0, len(names) - most)]}
     return tuple(node for node in live if node.name not in back)
 
 

@@ -164,6 +164,16 @@ async def test_D26_where_very_many_jobs_cannot_be_listed_each_is_read(error: Exc
 
 
 @D26
+async def test_D26_of_very_many_that_may_be_neither_listed_nor_read_few_are_tried() -> None:
+    refused = {"copy": Forbidden(403, "", ""), **{f"w-{index}": Forbidden(403, "", "") for index in range(200)}}
+    there = There(unlisted=Forbidden(403, "", ""), refused=refused)
+    jobs, copy = copies_of(there, 200)
+    own = await own_pods(cast("Site", there), TARGET, (JOB,), [*jobs, copy], lambda one: one)
+    assert own == [*jobs, copy], "as where nothing is known of an owner"
+    assert len(there.reads) < 100
+
+
+@D26
 async def test_D26_nothing_is_said_of_very_many_jobs_while_the_api_server_does_not_answer() -> None:
     there = There(unlisted=Unreachable(0, "", "away"), away=True)
     jobs, copy = copies_of(there, READ_ALONE + 1)
