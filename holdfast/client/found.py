@@ -83,20 +83,24 @@ async def describe(client: Client, place: Place, workflow_id: str) -> WorkflowEx
         raise translated from error
 
 
-async def check_retry(what: str, description: WorkflowExecutionDescription) -> bool:
+async def check_retry(client: Client, place: Place, what: str, description: WorkflowExecutionDescription) -> bool:
     """Check that a workload may begin again, and return whether that takes a new run: its own begins nothing more.
 
     Args:
+        client: The Temporal client.
+        place: Temporal's address and namespace.
         what: the workload, for the message.
         description: The latest run.
 
     Raises:
         HoldfastError: if it takes one, and is a custom resource or a workload of a graph: a new run would be a stranger
             to these. Also if Kueue counts its quota as free (row F8).
+        NotReachable: if Temporal does not answer.
     """
     memo, phase = await description.memo(), description.typed_search_attributes.get(_PHASE)
     running = description.status is WorkflowExecutionStatus.RUNNING
-    over = not running or phase in _OVER
+    removed = await is_removed(client, place, description)
+    over = removed or not running or phase in _OVER
     kind = str(memo.get(names.MEMO_KIND, ""))
     # `Workload.kueue_admits`, by what can be read without a worker.
     counted = memo.get(names.MEMO_APPLIED) and KUEUE_QUEUE in memo.get(names.MEMO_LABELS, {}) and kind != _OWN_KIND
@@ -105,7 +109,7 @@ async def check_retry(what: str, description: WorkflowExecutionDescription) -> b
             f"{what} has ended, and Kueue counts its quota as free: delete the {kind}, and apply it again"
         )
     if over and (remedy := await anew(description)):
-        how = "is being removed" if running and phase == Phase.TERMINATING.value else "has ended"
+        how = "is being removed" if removed else "has ended"
         raise HoldfastError(f"{what} {how}: {remedy}")
     return over
 

@@ -348,7 +348,7 @@ class Run:
             InvalidWorkload: if it is over, and its cluster has admission queues, but none of the name that it gives.
         """
         description = await self._describe()
-        over = await check_retry(self._where, description)
+        over = await check_retry(self.client, self.place, self._where, description)
         run = self
         if not over:
             await self._signal(names.SIGNAL_RETRY, reason, self.uid)
@@ -585,7 +585,7 @@ class Run:
         before: Status | None = None
         patience = Patience()
         while True:
-            view = await patience.ask(self._followed)
+            view = await patience.ask(self.followed)
             if view.status != before or view.closed:
                 before = view.status
                 pause = _POLL_FIRST
@@ -595,7 +595,7 @@ class Run:
             await asyncio.sleep(pause)
             pause = min(pause * 1.3, _POLL_LONGEST)
 
-    async def _followed(self) -> StatusView:
+    async def followed(self) -> StatusView:
         """Return the recorded status; once a later submission has its name, the status with which it ended (D46)."""
         try:
             return await self.recorded()

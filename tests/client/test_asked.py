@@ -339,6 +339,10 @@ async def test_what_was_revived_meanwhile_is_named_as_commands_take_it() -> None
         await submission.make_way(temporal, PLACE, submission.InTheWay(described(Phase.FAILED), (Phase.FAILED,)))
 
 
+ONE = a_workload()
+UNCANCELLED: Any = Dying(ONE, Phase.RUNNING, (STARTED,))
+
+
 def ended(
     phase: Phase = Phase.CANCELLED,
     *,
@@ -359,6 +363,8 @@ def ended(
         return description
 
     description = SimpleNamespace(
+        id=ONE.workflow_id,
+        run_id="r",
         memo=memo,
         describe=describe,
         typed_search_attributes=TypedSearchAttributes([shown]),
@@ -373,24 +379,32 @@ def ended(
 @pytest.mark.parametrize("running", [True, False])
 async def test_only_what_is_submitted_by_itself_begins_anew_once_it_is_over(phase: Phase, *, running: bool) -> None:
     over = not running or phase in {Phase.SUCCEEDED, Phase.CANCELLED, Phase.TERMINATING}
-    assert await found.check_retry("it", ended(phase, running=running)) is over
+    assert await found.check_retry(UNCANCELLED, PLACE, "it", ended(phase, running=running)) is over
     how = "is being removed" if running and phase is Phase.TERMINATING else "has ended"
     jobset, member = ended(phase, running=running, applied="JobSet"), ended(phase, running=running, graph="g")
     for one, remedy in ((jobset, "delete the JobSet, and apply it again"), (member, "submit its graph again")):
         if not over:
-            assert not await found.check_retry("it", one)
+            assert not await found.check_retry(UNCANCELLED, PLACE, "it", one)
             continue
         with pytest.raises(HoldfastError, match=f"^it {how}: {remedy}$"):
-            await found.check_retry("it", one)
+            await found.check_retry(UNCANCELLED, PLACE, "it", one)
+
+
+@pytest.mark.row("D53", level="pure")
+async def test_D53_what_was_cancelled_begins_anew_only_by_a_new_run() -> None:
+    cancelled: Any = Dying(ONE, Phase.RUNNING, (STARTED, CANCEL))
+    assert await found.check_retry(cancelled, PLACE, "it", ended(Phase.RUNNING, running=True))
+    with pytest.raises(HoldfastError, match=r"^it is being removed: delete the JobSet, and apply it again$"):
+        await found.check_retry(cancelled, PLACE, "it", ended(Phase.FAILED, running=True, applied="JobSet"))
 
 
 @pytest.mark.row("F8", level="pure")
 async def test_F8_a_failed_workload_whose_quota_kueue_counts_as_free_is_not_tried_again() -> None:
     counted = ended(Phase.FAILED, running=True, applied="JobSet", labels={KUEUE_QUEUE: "team"})
     with pytest.raises(HoldfastError, match="Kueue counts its quota as free: delete the JobSet, and apply it again"):
-        await found.check_retry("it", counted)
+        await found.check_retry(UNCANCELLED, PLACE, "it", counted)
     own = ended(Phase.FAILED, running=True, applied="Workload", labels={KUEUE_QUEUE: "team"})
-    assert not await found.check_retry("it", own), "its queue is one of Holdfast's"
+    assert not await found.check_retry(UNCANCELLED, PLACE, "it", own), "its queue is one of Holdfast's"
 
 
 @pytest.mark.parametrize(
@@ -410,16 +424,17 @@ async def test_what_runs_anew_what_has_ended_is_said_of_each_as_it_is(gone: Any,
 class OneQueue:
     """Temporal with one queue that runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, there: str = "") -> None:
         self.closing = False
+        self._there = there
 
     def get_workflow_handle(self, workflow_id: str) -> Any:
-        assert workflow_id == names.queue_id("dev", "gpus")
-
         async def memo() -> dict[str, Any]:
             return {names.MEMO_CLOSING: True} if self.closing else {}
 
         async def describe() -> Any:
+            if workflow_id not in {names.queue_id("dev", "gpus"), self._there}:
+                raise RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
             return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, memo=memo)
 
         return SimpleNamespace(describe=describe)
@@ -435,3 +450,11 @@ async def test_L9_a_queue_that_is_being_deleted_takes_no_workload_until_it_is_ap
             await directory.placed(one)
     temporal.closing = False
     assert (await directory.placed(workload)).queued, "a refusal is not cached"
+
+
+@pytest.mark.row("L9", level="pure")
+async def test_L9_what_runs_is_found_by_submitting_it_again_also_while_its_queue_is_being_deleted() -> None:
+    workload = a_workload(queue="gpus")
+    temporal = OneQueue(workload.workflow_id)
+    temporal.closing = True
+    assert (await Directory(cast("Any", temporal), PLACE).placed(workload)).queued

@@ -283,7 +283,7 @@ async def test_after_a_reset_in_temporal_the_end_of_the_run_that_goes_on_is_wait
 
         async def are_listed() -> bool:
             nonlocal listing
-            listing = await select(holdfast, Sort.AGE, namespace="reset")
+            listing = await select(holdfast, Sort.AGE, namespace="reset", running=False)
             return sorted(one.execution for one in listing.found) == ["Completed", "Terminated"]
 
         await until(are_listed, 90, lambda: f"both runs are listed as over: {listing.found}")

@@ -182,14 +182,21 @@ class Seen:
 
 
 async def _changes(run: Run) -> AsyncIterator[StatusView]:
-    """Yield the status repeatedly: the worker's answer, or the last record while no worker answers."""
+    """Yield the status repeatedly: the worker's answer, or the last record while no worker answers.
+
+    Once another submission has its name, it is the status with which it ended (row D46).
+    """
+    from holdfast.client.found import Resubmitted
     from holdfast.client.patience import Patience
 
     pause = INTERVAL
     before: Status | None = None
     patience = Patience()
     while True:
-        view = await patience.ask(run.status)
+        try:
+            view = await patience.ask(run.status)
+        except Resubmitted:
+            view = await patience.ask(run.followed)
         yield view
         pause = INTERVAL if view.status != before else min(pause * 1.2, _SLOWEST)
         before = view.status

@@ -11,8 +11,10 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast import names
+from holdfast.activities.entities.executions import memo_of
 from holdfast.client.connection import Place, explained, refusals
 from holdfast.client.entities.configured import Configured
+from holdfast.client.found import describe
 from holdfast.errors import HoldfastError, InvalidWorkload, Problem
 from holdfast.model import Workload
 from holdfast.model.entities.queue import CLOSING, Queue, QueueStatus
@@ -112,7 +114,7 @@ class Directory:
         return workload.model_copy(update={"queued": True}) if queued else workload
 
     async def _takes(self, workflow_id: str, workload: Workload) -> bool:
-        """Whether there is such a queue; one that is told to end takes no workload."""
+        """Whether there is such a queue; one that is told to end takes no other workload than it has."""
         try:
             description = await self.client.get_workflow_handle(workflow_id).describe()
         except RPCError as error:
@@ -120,7 +122,11 @@ class Directory:
                 return False
             raise explained(error, self.place) from error
         runs = description.status is WorkflowExecutionStatus.RUNNING
-        if runs and (await description.memo()).get(names.MEMO_CLOSING):
+        # What cannot be read tells nothing: the queue itself says what it does with the workload.
+        if runs and (await memo_of(description) or {}).get(names.MEMO_CLOSING):
+            present = await describe(self.client, self.place, workload.workflow_id)
+            if present is not None and present.status is WorkflowExecutionStatus.RUNNING:
+                return True
             raise InvalidWorkload([Problem("queue", CLOSING, workload.queue)], f"workload {workload.name}")
         return runs
 

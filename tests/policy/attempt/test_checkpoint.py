@@ -519,6 +519,10 @@ def test_U11_it_is_said_whom_it_waits_for_until_when_and_what_follows():
 @ROW("D45", level="pure")
 def test_D45_pods_are_given_a_number_that_a_memory_that_goes_back_has_never_given():
     life = Life(saving(), hold={OperationKind.CHECKPOINT}).runs()
+    life.tell(PREEMPTED)
+    assert _given(life).sent == 0, "a worker of an earlier release, which may take over, would go back to the count"
+    life = Life(saving(), hold={OperationKind.CHECKPOINT}).runs()
+    life.state = edit(life.state, shows_waits=True)
     before = life.state
     life.tell(PREEMPTED)
     first = _given(life)

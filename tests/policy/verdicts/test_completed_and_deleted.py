@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import ComponentView, OperationKind, Phase, PodCounts
+from holdfast.model import ComponentView, OperationKind, Phase, PodCounts, Replacement
 from holdfast.policy.values.edit import edit
 from holdfast.policy.values.events import Observed
 from holdfast.profiles import PROFILES
@@ -15,8 +15,9 @@ from tests.policy.lives.elements import Elements, config, job, jobs
 D23 = pytest.mark.row("D23", level="pure")
 
 
-def life(*, new: bool = True, **fields: Any) -> Elements:
-    one = Elements(spec=jobs(job("prep"), job("train"), policy=PROFILES["appwrapper"], **fields))
+def life(*, new: bool = True, replacement: Replacement | None = None) -> Elements:
+    prep = job("prep", replacement=replacement)
+    one = Elements(spec=jobs(prep, job("train"), policy=PROFILES["appwrapper"]))
     one.state = edit(one.state, shows_waits=new)
     one.settle()
     one.pods(running=2)
@@ -97,3 +98,11 @@ def test_D23_a_run_of_an_earlier_release_goes_on_as_it_began() -> None:
     one = turns(life(new=False), "prep", complete=True)
     deleted(one, "prep")
     assert one.state.restarts == 1
+
+
+@pytest.mark.row("S9", level="pure")
+@pytest.mark.parametrize("replacement", [Replacement(deleted=True), Replacement(completed=True)])
+def test_S9_what_is_made_again_once_complete_or_deleted_goes_by_that(replacement: Replacement) -> None:
+    one = turns(life(replacement=replacement), "prep", complete=True)
+    assert one.state.attempt is not None
+    assert one.state.attempt.completed == ()

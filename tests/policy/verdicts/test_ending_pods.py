@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import Phase
-from holdfast.policy.attempt.health import coming_back, current
+from holdfast.model import FailureClass, Phase
+from holdfast.policy.attempt.health import _drained_until, coming_back, current  # pyright: ignore[reportPrivateUsage]
+from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.values.edit import edit
 from holdfast.profiles import PROFILES
 from tests.policy.lives.life import Life, workload
@@ -86,3 +87,16 @@ def test_D14_a_run_of_an_earlier_release_goes_on_as_it_began() -> None:
     one = life(new=False)
     one.sees(running=2, terminating=1, ending=one.now + GRACE).after(seconds=60)
     assert (one.state.phase, one.state.restarts) == (Phase.RESETTING, 1)
+
+
+@D14
+def test_D14_a_pod_that_takes_long_to_end_puts_off_no_other_failure() -> None:
+    one = life()
+    one.sees(running=2, terminating=1, ending=one.now + GRACE, **DRAINED)
+    seen = current(one.state)
+    assert seen is not None
+    (drained,) = seen.failures
+    other = edit(drained, cls=FailureClass.APP, reason="Error", subject="another")
+    ruled, beside = (rule_on(one.state.policy, each) for each in (drained, other))
+    assert _drained_until([ruled, ruled], seen) == one.now + GRACE
+    assert _drained_until([ruled, beside], seen) is None

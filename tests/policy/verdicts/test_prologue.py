@@ -202,3 +202,17 @@ def test_L16_the_nodes_that_are_kept_are_bounded():
         blame = blamed_for(POLICY, [edit(failure, node=f"node-{number}")], one.now)
         one.state, _ = exclude(one.state, blame, one.now)
     assert [node.name for node in one.state.excluded] == [f"node-{number}" for number in range(5, MARKED_KEPT + 5)]
+
+
+@ROW("L16", level="pure")
+def test_L16_more_launches_that_fail_at_once_than_the_cap_are_no_fault_of_their_nodes():
+    one = life()
+    one.state = edit(one.state, shows_waits=True)
+    failure = Failure(cls=FailureClass.LAUNCH, scope=Scope.MEMBER, reason="ErrImagePull", time=one.now)
+    many = [edit(failure, node=f"node-{number}") for number in range(POLICY.exclusion.limit + 1)]
+    one.state, _ = exclude(one.state, blamed_for(POLICY, many, one.now), one.now)
+    assert len(one.state.excluded) == POLICY.exclusion.limit
+    marked = tuple(edit(one.state.excluded[0], name=f"marked-{number}", marked=True) for number in range(MARKED_KEPT))
+    one.state = edit(one.state, excluded=marked)
+    one.state, _ = exclude(one.state, blamed_for(POLICY, [edit(failure, node="node-0")], one.now), one.now)
+    assert {node.name for node in one.state.excluded} == {"node-0", *(node.name for node in marked)}, "none is let go"
