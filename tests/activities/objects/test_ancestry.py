@@ -165,7 +165,10 @@ async def test_D26_where_very_many_jobs_cannot_be_listed_each_is_read(error: Exc
 
 @D26
 async def test_D26_of_very_many_that_may_be_neither_listed_nor_read_few_are_tried() -> None:
-    refused = {"copy": Forbidden(403, "", ""), **{f"w-{index}": Forbidden(403, "", "") for index in range(200)}}
+    refused: dict[str, Exception] = {
+        "copy": Forbidden(403, "", ""),
+        **{f"w-{index}": Forbidden(403, "", "") for index in range(200)},
+    }
     there = There(unlisted=Forbidden(403, "", ""), refused=refused)
     jobs, copy = copies_of(there, 200)
     own = await own_pods(cast("Site", there), TARGET, (JOB,), [*jobs, copy], lambda one: one)
