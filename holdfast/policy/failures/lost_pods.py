@@ -26,8 +26,8 @@ def still_lost(state: State, seen: Observation, found: Collection[Failure]) -> F
     """Return the lost pod that made the workload unhealthy, if it is not visible and nothing has taken its place.
 
     A pod of a lost node may be gone a moment after it was seen, before the live look. What it leaves, such as its Job's
-    verdict, says nothing of the node, so the loss still decides (row L22). A rule with a grace leaves its controller
-    that time: a replacement that starts has taken its place.
+    verdict, says nothing of the node, so the loss still decides (row L22). After a rule with a grace what is missing
+    decides, as ever: its controller has that time to replace the pod (row U13).
     """
     lost = state.unhealthy.lost if state.unhealthy is not None else None
     view = seen.components.get(lost.component) if lost is not None else None
@@ -36,8 +36,7 @@ def still_lost(state: State, seen: Observation, found: Collection[Failure]) -> F
     left = [one for one in found if one.scope is Scope.COMPONENT and one.component == lost.component]
     if view.copies is not None:
         left = [one for one in left if lost.subject.startswith(f"{one.subject}-")]
-    waits = rule_on(state.policy, lost).action.grace
-    if not (left or view.absent or (view.unready and not waits)):
+    if rule_on(state.policy, lost).action.grace or not (left or view.absent or view.unready):
         return None
     # It came first, whatever the clock of its node says.
     return edit(lost, time=min([lost.time, *(one.time for one in left)]))

@@ -210,7 +210,8 @@ async def test_A15_a_terminal_exit_code_of_a_real_container_fails_the_workload_a
 @pytest.mark.parametrize("kind", ["pod", "job"])
 async def test_A15_a_retryable_exit_code_is_retried_and_any_other_is_not(real: Space, kind: str):
     script = 'sleep 1; if [ "$HOLDFAST_ATTEMPT" -gt 1 ]; then exit 9; fi; exit 7'
-    waits = {"failureGracePeriodDuration": "1s", "retryableExitCodes": " 7 , 8"}
+    # A Job that gives up says so itself, and need not be waited for.
+    waits = {"failureGracePeriodDuration": "1s" if kind == "pod" else "10m", "retryableExitCodes": " 7 , 8"}
     handle = await real.submit(appwrapper("train", pod(script) if kind == "pod" else job(script, 1), **waits))
     status = await real.ended(handle)
     assert (status.phase, status.restarts, status.executions) == ("Failed", 1, 2)
@@ -218,7 +219,6 @@ async def test_A15_a_retryable_exit_code_is_retried_and_any_other_is_not(real: S
     assert status.failure.exit_code == 9
     assert "rule retryable-exit-codes" in status.message
     resets = [each.message for each in status.causes if each.reason == "Resetting"]
-    # A Job that gives up says so itself, and need not be waited for.
     assert [("exited 7" if kind == "pod" else "BackoffLimitExceeded") in each for each in resets] == [True]
     await real.truth.settle()
     assert [each["exitCode"] for each in (*ended(real, 1), *ended(real, 2))] == [7, 9]
