@@ -23,8 +23,8 @@ _OWN_KIND: Final = "Workload"
 """The custom resource whose queue is one of Holdfast's."""
 _EVENTS: Final = 250
 """How many of the latest events are searched for a cancel. After it, few follow until it is carried out."""
-_OVER: Final = (Phase.SUCCEEDED.value, Phase.CANCELLED.value, Phase.TERMINATING.value)
-"""The phases in which a workflow that still runs begins no other attempt."""
+_OVER: Final = (Phase.SUCCEEDED.value, Phase.CANCELLED.value)
+"""The phases in which a workflow that still runs begins no other attempt, though nobody removes it."""
 
 
 class Begun(NamedTuple):

@@ -338,25 +338,18 @@ def failures(spec: Workload, state: State, now: datetime) -> list[Failure]:
     return found
 
 
-def _drained_until(ruled: Sequence[Ruling], seen: Observation | None) -> datetime | None:
-    """Return until when the last of the drained pods may take to end; None if anything else has failed."""
-    ends = [drained_until(one, seen) for one in ruled]
-    known = [one for one in ends if one is not None]
-    return max(known) if len(known) == len(ends) else None
-
-
 def _unhealthy_since(
     state: State, attempt: Attempt, ruled: Sequence[Ruling], seen: Observation | None, now: datetime
 ) -> datetime:
     """Return since when the attempt is unhealthy without a break.
 
     Late pods that started the clock may turn out not to have been late, once it is known that the watch was blind then.
-    In that case the clock starts with the present failure, or when the pods were truly late. While drained
-    pods may still take to end, and nothing else has failed, no others can be expected: the clock starts once they have
-    ended, or should have (row D14).
+    In that case the clock starts with the present failure, or when the pods were truly late. While drained pods may
+    still take to end, and nothing else has failed, no others can be expected: the clock starts once they have ended, or
+    should have (row D14).
     """
     unhealthy = state.unhealthy
-    ending = _drained_until(ruled, seen) if state.shows_waits else None  # Runs of earlier releases go on as they began.
+    ending = drained_until(ruled, seen) if state.shows_waits else None  # Runs of earlier releases go on as they began.
     if ending is not None and ending > now and (unhealthy is None or unhealthy.since >= now):
         return ending
     if unhealthy is None or unhealthy.since > now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -42,8 +42,15 @@ def still_lost(state: State, seen: Observation, found: Collection[Failure]) -> F
     return edit(lost, time=min([lost.time, *(one.time for one in left)]))
 
 
-def drained_until(ruling: Ruling, seen: Observation | None) -> datetime | None:
-    """Return until when a drained pod may take to end; None if that is not what is ruled, or the rule has no grace."""
+def drained_until(ruled: Sequence[Ruling], seen: Observation | None) -> datetime | None:
+    """Return until when the last of the drained pods may take to end; None if anything else has failed."""
+    ends = [_drained_until(one, seen) for one in ruled]
+    known = [one for one in ends if one is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
+def _drained_until(ruling: Ruling, seen: Observation | None) -> datetime | None:
+    """Return the same of one ruling; None if it is not of a drained pod, or its rule has no grace."""
     failure = ruling.failure
     if seen is None or failure.reason != _DRAINED or failure.scope is not Scope.MEMBER or not ruling.action.grace:
         return None

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.model import FailureClass, Phase
-from holdfast.policy.attempt.health import _drained_until, coming_back, current  # pyright: ignore[reportPrivateUsage]
+from holdfast.policy.attempt.health import coming_back, current
+from holdfast.policy.failures.lost_pods import drained_until
 from holdfast.policy.failures.rules import rule_on
 from holdfast.policy.values.edit import edit
 from holdfast.profiles import PROFILES
@@ -98,5 +99,5 @@ def test_D14_a_pod_that_takes_long_to_end_puts_off_no_other_failure() -> None:
     (drained,) = seen.failures
     other = edit(drained, cls=FailureClass.APP, reason="Error", subject="another")
     ruled, beside = (rule_on(one.state.policy, each) for each in (drained, other))
-    assert _drained_until([ruled, ruled], seen) == one.now + GRACE
-    assert _drained_until([ruled, beside], seen) is None
+    assert drained_until([ruled, ruled], seen) == one.now + GRACE
+    assert drained_until([ruled, beside], seen) is None
