@@ -309,17 +309,23 @@ async def test_F7_what_is_held_until_a_person_acts_says_so_in_one_event_too() ->
 class _Queues(_Temporal):
     """Temporal with a queue that runs, and is told to end or not."""
 
-    def __init__(self, *, closing: bool) -> None:
+    def __init__(self, *, closing: bool, waits: str = "") -> None:
         super().__init__()
         self._closing = closing
+        self._waits = waits
+        """The uid of the workload that waits in it already."""
 
     def get_workflow_handle(self, workflow_id: str, **_: Any) -> Any:
+        is_queue = workflow_id == names.queue_id("c", "gpus")
+
         async def describe(**_: Any) -> Any:
-            if workflow_id != names.queue_id("c", "gpus"):
+            if not is_queue and not self._waits:
                 raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
             return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, memo=memo)
 
         async def memo() -> dict[str, Any]:
+            if not is_queue:
+                return {names.MEMO_UID: self._waits}
             return {names.MEMO_CLOSING: True} if self._closing else {}
 
         return SimpleNamespace(describe=describe)
@@ -334,6 +340,19 @@ async def test_L9_a_workload_of_a_queue_that_is_being_deleted_is_refused(*, clos
     assert await _door(kube, temporal)._begun(_seen(kube), again=False)
     assert len(temporal.started) == (0 if closing else 1)
     assert ("queue: it is being deleted" in str(kube.resource.get("status"))) is closing
+
+
+@ROW("L9", level="pure")
+@pytest.mark.parametrize("own", [False, True])
+async def test_L9_only_what_waits_already_stays_in_a_queue_that_is_being_deleted(*, own: bool) -> None:
+    raw = workload_resource(queue="gpus")
+    raw["metadata"]["resourceVersion"] = "1"
+    kube = _Kube(raw)
+    seen = _seen(kube)
+    temporal = _Queues(closing=True, waits=seen.uid if own else "another")
+    assert await _door(kube, temporal)._begun(seen, again=False) is not own
+    assert temporal.started == []
+    assert ("queue: it is being deleted" in str(kube.resource.get("status"))) is not own
 
 
 @ROW("F3", level="pure")
